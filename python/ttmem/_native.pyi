@@ -136,7 +136,12 @@ class Profile:
 
         """
 
-def load(path: str | os.PathLike[str], *, format: str | None = None) -> Profile:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    estimate: str | os.PathLike[str] | None = None,
+) -> Profile:
     """Reads a log, a capture, a recording, a profile, or a report folder.
 
     Other Python threads keep running meanwhile. Ctrl-C cancels it.
@@ -144,6 +149,7 @@ def load(path: str | os.PathLike[str], *, format: str | None = None) -> Profile:
     Args:
         path: The file or folder; `"-"` is standard input. May be compressed with gzip or zstd.
         format: Name of the reader to use, instead of detecting the format.
+        estimate: A capture of the same program with `RunMode.NO_DISPATCH`. It completes a capture of a run.
 
     Raises:
         UnknownFormat: The format is not recognized.

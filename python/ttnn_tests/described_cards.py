@@ -114,8 +114,14 @@ class Cards:
         ended = self._start(folder, chip, program, *arguments)
         return explained(ended) if ended.returncode else Run(folder, ended.stdout, ended.stderr)
 
+    def _start(
+        self, folder: Path, chip: str, program: str, *arguments: str
+    ) -> subprocess.CompletedProcess[str]:
+        return self.start(chip, HERE / "programs" / f"{program}.py", folder, str(folder), *arguments)
+
     @staticmethod
-    def _start(folder: Path, chip: str, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def start(chip: str, program: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a program in a folder."""
         # ttnn writes generated/ into its working directory.
         environment = os.environ | {
             "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(HERE / "chips" / f"{chip}.yaml"),
@@ -125,8 +131,7 @@ class Cards:
         words = [
             str(TTNN / "venv/bin/python"),
             str(HERE / "launch.py"),
-            str(HERE / "programs" / f"{program}.py"),
-            str(folder),
+            str(program),
             *arguments,
         ]
         return subprocess.run(

@@ -162,6 +162,8 @@ def test_every_kind_of_failure_has_a_way_out(cards: Cards, kind: str, chip: str)
         return json.loads((tried.folder / "result.json").read_text())
 
     for way in oom["ways_out"]:
+        if way["kind"] == "allocate_first":  # tried with the random programs
+            continue
         enough, less = changes(oom, way, run.truth)
         assert fails(enough) is None, way
         if less is not None:

@@ -29,7 +29,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A folder that does not contain a report.
-    #[error("{}: folder without a report (NAME.ttmem or NAME_memory.json); pass a file", path.display())]
+    #[error("{}: folder without a report (NAME.ttmem, NAME_memory.json or db.sqlite); pass a file", path.display())]
     Directory {
         /// The folder.
         path: PathBuf,

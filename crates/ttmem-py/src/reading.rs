@@ -20,16 +20,47 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Reads a log, a capture, a recording, a profile, or a report folder. `"-"` is standard input.
 ///
-/// `format` is the name of the reader to use, instead of detecting the format.
+/// `format` is the name of the reader to use, instead of detecting the format. `estimate` is a capture of the same program
+/// without dispatch, which completes a ttnn capture of a run.
 #[pyfunction]
-#[pyo3(signature = (path, *, format = None))]
-pub(crate) fn load(py: Python<'_>, path: PathBuf, format: Option<String>) -> PyResult<Profile> {
+#[pyo3(signature = (path, *, format = None, estimate = None))]
+pub(crate) fn load(
+    py: Python<'_>,
+    path: PathBuf,
+    format: Option<String>,
+    estimate: Option<PathBuf>,
+) -> PyResult<Profile> {
     let path = text_of(path)?;
+    let estimate = estimate.map(text_of).transpose()?;
     let progress = Arc::new(Progress::default());
     let options = Options { format, progress: Some(Arc::clone(&progress)), ..Options::default() };
-    let (file, profile) = interruptible(py, || progress.stop(), move || read(path, &options))?
-        .map_err(|error| raised(py, error))?;
+    let work = move || match estimate {
+        Some(estimate) => read_with_estimate(path, estimate, &options),
+        None => read(path, &options),
+    };
+    let (file, profile) = interruptible(py, || progress.stop(), work)?.map_err(|error| raised(py, error))?;
     Ok(Profile::new(file, profile))
+}
+
+/// Reads a capture of a run, and completes it with a capture of the same program without dispatch.
+fn read_with_estimate(
+    path: String,
+    estimate: String,
+    options: &Options,
+) -> ttmem::Result<(String, model::Profile)> {
+    let (file, run) = read(path, options)?;
+    let (name, estimate) = read(estimate, options)?;
+    let mut completed = read::complete(vec![run, estimate]).into_iter();
+    match (completed.next().flatten(), completed.next().flatten()) {
+        (Some(run), None) => Ok((file, run)),
+        (_, other) => {
+            let why = other.and_then(|other| other.warnings.last().map(|warning| warning.message.clone()));
+            let why = why.unwrap_or_else(|| {
+                format!("cannot complete {file}: pass a capture with RunMode.NO_DISPATCH")
+            });
+            Err(ttmem::Error::NotFound(format!("{name} {why}")))
+        }
+    }
 }
 
 /// Converts a path to text, as the library expects.

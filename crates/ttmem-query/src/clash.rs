@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use ttmem_model::words::{by_count, counted};
-use ttmem_model::{FaultKind, Moment, Step, StepMarks, TensorId};
+use ttmem_model::{FaultDetail, FaultKind, Moment, Step, StepMarks, StepNumber, TensorId};
 
 use super::faults::buffer_kind;
 use super::summary::View;
@@ -104,7 +104,7 @@ impl View<'_> {
         // Without the address of the message, another tensor is the lowest one.
         let lowest = live.first().filter(|(address, _)| have_addresses && *address == fault.limit);
         let in_the_way = live.iter().filter(|(address, _)| *address < end).count();
-        let ran_before = fault.step.and_then(|step| self.ran_before(step));
+        let ran_before = fault.step.and_then(|step| self.ran_before(step, &verdict.detail));
         let mut clash = Clash {
             region_start: start,
             region_end: end,
@@ -115,7 +115,7 @@ impl View<'_> {
             lowest_tensor: lowest.and_then(|(_, id)| self.tensor_facts(*id)),
             live_tensors: (!live.is_empty()).then_some(live.len()),
             tensors_in_the_way: (have_addresses && end.is_some()).then_some(in_the_way),
-            since_then: ran_before.map(|step| self.allocated_since(step, &live)),
+            since_then: ran_before.and_then(|step| self.allocated_since(step, &live)),
             ran_before,
             lines: Vec::new(),
         };
@@ -143,29 +143,33 @@ impl View<'_> {
     }
 
     /// The last step before this one that ran the same operation without an error.
-    fn ran_before(&self, step: Step) -> Option<Step> {
+    fn ran_before(&self, step: Step, detail: &FaultDetail) -> Option<Step> {
         let name = self.profile.op_name(self.rank, step)?;
+        let first = detail.first_step.map_or(step, StepNumber::get).min(step);
         let has_failed = |step: Step| {
             let marks = self.rank.steps.marks.get(step as usize).copied().unwrap_or_default();
             marks.has(StepMarks::FAILED)
         };
-        (0..step)
+        (0..first)
             .rev()
             .find(|earlier| self.profile.op_name(self.rank, *earlier) == Some(name) && !has_failed(*earlier))
     }
 
     /// What was allocated since a step and is still there.
-    fn allocated_since(&self, step: Step, live: &[(Option<u64>, TensorId)]) -> String {
+    fn allocated_since(&self, step: Step, live: &[(Option<u64>, TensorId)]) -> Option<String> {
         let tensors = &self.rank.tensors;
         let since = live.iter().filter(|(_, id)| tensors.born[id.index()] > Moment::after(step));
         let (count, bytes) = since.fold((0_usize, 0_u64), |(count, bytes), (_, id)| {
             (count + 1, bytes.saturating_add(tensors.per_bank[id.index()].get().unwrap_or(0)))
         });
-        format!(
-            "The operation ran before, at step {step}. Since then, {} ({} per core) were allocated in L1.",
-            counted(count, "tensor"),
-            size(bytes)
-        )
+        (count > 0).then(|| {
+            format!(
+                "The operation ran before, at step {step}. Since then, {} ({} per core) {} allocated in L1.",
+                counted(count, "tensor"),
+                size(bytes),
+                by_count(count, "was", "were")
+            )
+        })
     }
 }
 
@@ -174,9 +178,10 @@ fn lines(clash: &Clash, lowest: Option<u64>, overlap: Option<u64>) -> Vec<ClashL
     let mut lines = Vec::new();
     let mut line = |label, text| lines.push(ClashLine { label, text });
     if let Some(end) = clash.region_end {
-        let start = clash.region_start.map_or_else(|| "unknown".to_owned(), grouped);
+        let start =
+            clash.region_start.map_or_else(|| "up".to_owned(), |start| format!("address {}", grouped(start)));
         let bytes = clash.region_bytes.map_or_else(String::new, |bytes| format!(", {} B", grouped(bytes)));
-        line("program buffers", format!("address {start} to {}{bytes}{}", grouped(end), parts(clash)));
+        line("program buffers", format!("{start} to address {}{bytes}{}", grouped(end), parts(clash)));
     }
     if let Some(lowest) = lowest {
         let tensor = clash
@@ -195,7 +200,7 @@ fn lines(clash: &Clash, lowest: Option<u64>, overlap: Option<u64>) -> Vec<ClashL
     lines
 }
 
-/// `: 2 × 524,288, 16,384`, or `, at least 2 × 2,048`.
+/// `: 2 × 524,288, 16,384`, or `; known parts: 2 × 2,048`.
 fn parts(clash: &Clash) -> String {
     let part = |part: &ClashPart| match part.count {
         1 => grouped(part.bytes),
@@ -205,7 +210,7 @@ fn parts(clash: &Clash) -> String {
     match clash.parts_are_complete {
         _ if parts.is_empty() => String::new(),
         Some(true) => format!(": {}", parts.join(", ")),
-        _ => format!(", of which {} are known", parts.join(", ")),
+        _ => format!("; known parts: {}", parts.join(", ")),
     }
 }
 

@@ -4,7 +4,6 @@ use ttmem_model::{Fault, FaultDetail, FaultKind, ProgramBufferKind, Step};
 
 use super::answer::{FaultFacts, FaultSummary, Oom, OwnerSummary};
 use super::summary::View;
-use super::ways_out::no_way_out;
 use super::words::{brief_sentence, one_line};
 use crate::analyze::oom;
 
@@ -30,8 +29,7 @@ impl View<'_> {
             })
         };
         let fault = verdict.fault;
-        let (replay, ways_out) = self.ways_out(verdict);
-        let has_none = ways_out.is_empty() && replay.as_ref().is_some_and(|replay| replay.fails);
+        let (replay, ways_out, no_way_out) = self.ways_out(verdict);
         Oom {
             statement: self.statement(verdict),
             pool: fault.pool.map(|pool| self.text(pool)),
@@ -53,7 +51,7 @@ impl View<'_> {
             clash: self.clash(verdict),
             replay,
             ways_out,
-            no_way_out: has_none.then(|| no_way_out(verdict)),
+            no_way_out,
             message: self.text(fault.message),
         }
     }

@@ -74,9 +74,14 @@ pub struct ReplaySummary {
 }
 
 impl View<'_> {
-    /// The ways out of a failure, and how far the replay that verifies them can be trusted.
-    pub(super) fn ways_out(&self, verdict: &Verdict<'_>) -> (Option<ReplaySummary>, Vec<WayOut>) {
-        let Some(found) = ways_out(self.profile, self.rank, verdict.fault) else { return (None, Vec::new()) };
+    /// How well the failure is reproduced, the ways out of it, and a sentence if changes were tried and none is enough.
+    pub(super) fn ways_out(
+        &self,
+        verdict: &Verdict<'_>,
+    ) -> (Option<ReplaySummary>, Vec<WayOut>, Option<String>) {
+        let Some(found) = ways_out(self.profile, self.rank, verdict.fault) else {
+            return (None, Vec::new(), None);
+        };
         let replay = ReplaySummary {
             allocations: found.reproduction.allocations,
             reproduced: found.reproduction.reproduced,
@@ -86,29 +91,38 @@ impl View<'_> {
             verdict.fault.pool.and_then(|pool| self.rank.pool_named(self.profile, self.profile.text(pool)));
         let until = verdict.fault.step.map_or(Moment::NEVER, Moment::after);
         let live = pool.map_or(0, |(pool, _)| self.rank.live(pool, until).count());
-        let ways = found.ways.iter().take(MAX_WAYS).map(|way| self.way_out(way, live)).collect();
-        (Some(replay), ways)
+        let name = verdict.fault.pool.map_or("", |pool| self.profile.text(pool));
+        let per_bank = if name.starts_with("L1") { "per core" } else { "per bank" };
+        let ways = found.ways.iter().take(MAX_WAYS).map(|way| self.way_out(way, live, per_bank)).collect();
+        let none = (found.ways.is_empty() && !found.not_enough.is_empty())
+            .then(|| no_way_out(verdict, &found.not_enough, per_bank));
+        (Some(replay), ways, none)
     }
 
-    fn way_out(&self, way: &Way, live: usize) -> WayOut {
+    fn way_out(&self, way: &Way, live: usize, per_bank: &str) -> WayOut {
+        let room = if way.assumes_dram { ", if DRAM has room" } else { "" };
         let spare =
             way.margin.map_or_else(String::new, |margin| format!(": leaves {} to spare", size(margin)));
         let (kind, text, tensors, before_step, value) = match &way.change {
             Change::MoveToDram(tensors) => {
                 let text = format!(
-                    "Move {} of {} to DRAM ({} per core){spare}.",
+                    "Move {} of {} to DRAM ({} per core){room}{spare}.",
                     tensors.len(),
                     counted(live, "L1 tensor"),
                     size(way.bytes)
                 );
                 ("move_to_dram", text, &tensors[..], None, None)
             }
-            Change::RequestToDram => {
-                ("allocate_in_dram", format!("Allocate the tensor in DRAM{spare}."), &[][..], None, None)
-            }
+            Change::RequestToDram => (
+                "allocate_in_dram",
+                format!("Allocate the tensor in DRAM{room}{spare}."),
+                &[][..],
+                None,
+                None,
+            ),
             Change::FreeBefore(step, tensors) => {
                 let text = format!(
-                    "Free {} ({} per bank) before {}, if nothing uses {} later ({}){spare}.",
+                    "Free {} ({} {per_bank}) before {}, if nothing uses {} later ({}){spare}.",
                     counted(tensors.len(), "tensor"),
                     size(way.bytes),
                     self.step_with_location(*step),
@@ -118,7 +132,11 @@ impl View<'_> {
                 ("free_earlier", text, &tensors[..], Some(*step), None)
             }
             Change::Bfloat8(tensors) => {
-                let text = format!("Store {} as bfloat8_b{spare}.", counted(tensors.len(), "tensor"));
+                let text = format!(
+                    "Store {} as bfloat8_b (saves {} {per_bank}){spare}.",
+                    counted(tensors.len(), "tensor"),
+                    size(way.bytes)
+                );
                 ("bfloat8_b", text, &tensors[..], None, None)
             }
             Change::AllocateBefore(step) => {
@@ -127,7 +145,7 @@ impl View<'_> {
             }
             Change::AllocateFirst(step, tensors) => {
                 let text = format!(
-                    "Allocate {} ({} per bank) before {}, so that what is freed later is one block{spare}.",
+                    "Allocate {} ({} {per_bank}) before {}, so that what is freed later is in larger blocks{spare}.",
                     counted(tensors.len(), "tensor"),
                     size(way.bytes),
                     self.step_with_location(*step)
@@ -165,7 +183,7 @@ impl View<'_> {
     fn last_uses(&self, tensors: &[TensorId]) -> String {
         match tensors.iter().filter_map(|tensor| last_use(self.rank, *tensor)).max() {
             Some(step) => format!("last used at step {step}"),
-            None => format!("no operation has used {} so far", by_count(tensors.len(), "it", "them")),
+            None => format!("no recorded operation has used {}", by_count(tensors.len(), "it", "them")),
         }
     }
 
@@ -239,10 +257,8 @@ fn entry(group: &[&TensorFacts]) -> String {
 }
 
 /// The sentence for a failure that no change avoids.
-pub(super) fn no_way_out(verdict: &Verdict<'_>) -> String {
+fn no_way_out(verdict: &Verdict<'_>, not_enough: &[&str], per_bank: &str) -> String {
     let missing =
-        verdict.lacks().map_or_else(String::new, |bytes| format!(": {} per bank are missing", size(bytes)));
-    format!(
-        "Freeing or moving tensors, bfloat8_b, an earlier allocation and another l1_small_size are each not enough{missing}."
-    )
+        verdict.lacks().map_or_else(String::new, |bytes| format!(": {} {per_bank} is missing", size(bytes)));
+    format!("No way out was found{missing}. These changes are each not enough: {}.", not_enough.join(", "))
 }

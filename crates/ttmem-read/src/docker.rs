@@ -8,6 +8,9 @@ use serde::Deserialize;
 /// How such a log begins. Docker always writes the text first.
 const BEGIN: &[u8] = br#"{"log":""#;
 
+/// The maximum length of a line; Docker splits texts of 16 KiB and more. A longer line is read in parts.
+const MAX_LINE: u64 = 1 << 20;
+
 /// Whether a file begins like a log of Docker.
 pub(crate) fn is_log(head: &[u8]) -> bool {
     head.starts_with(BEGIN)
@@ -38,7 +41,7 @@ impl<R: Read> Texts<R> {
         self.line.clear();
         self.text.clear();
         self.read = 0;
-        self.lines.read_until(b'\n', &mut self.line)?;
+        self.lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.line)?;
         match serde_json::from_slice::<Entry<'_>>(&self.line) {
             Ok(entry) => self.text.extend_from_slice(entry.log.as_bytes()),
             Err(_) => self.text.extend_from_slice(&self.line),

@@ -129,8 +129,11 @@ fn after_time(line: &[u8]) -> Option<&[u8]> {
     let rest = line[end..].strip_prefix(b" ").unwrap_or(&line[end..]);
     // The files that Kubernetes keeps of a container name the stream, and whether the line is full.
     let streams = [&b"stdout F"[..], b"stderr F", b"stdout P", b"stderr P"];
-    if let Some(text) = streams.iter().find_map(|stream| rest.strip_prefix(*stream)) {
-        return Some(text.strip_prefix(b" ").unwrap_or(text));
+    let after = streams.iter().find_map(|stream| rest.strip_prefix(*stream));
+    match after {
+        Some([]) => return Some(&[]),
+        Some([b' ', text @ ..]) => return Some(text),
+        _ => {}
     }
     // ` - file.py:12 - ERROR: `: the names end with a level.
     let Some(names) = rest.strip_prefix(b"- ") else { return Some(rest) };
@@ -218,6 +221,8 @@ mod tests {
                 assert_eq!(without_prefixes(prefix.trim_end().as_bytes()), b"", "{prefix}");
             }
         }
+        let failed = b"2026-01-01T12:00:00Z stderr Failed";
+        assert_eq!(without_prefixes(failed), b"stderr Failed");
         for line in ["[1] text", "(a) text", "a | b", "ERROR in x", "E2E test", "2026-01-01 was", ""] {
             assert_eq!(without_prefixes(line.as_bytes()), line.as_bytes());
         }

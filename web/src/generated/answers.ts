@@ -1399,7 +1399,10 @@ export type WarningSummary = {
 
 /** A change after which the program does not fail at this point, verified by replaying its allocations. */
 export type WayOut = {
-  /** `move_to_dram`, `allocate_in_dram`, `free_earlier`, `allocate_earlier`, `bfloat8_b` or `l1_small_size`. */
+  /**
+   * `move_to_dram`, `allocate_in_dram`, `free_earlier`, `allocate_earlier`, `allocate_first`, `bfloat8_b` or
+   * `l1_small_size`.
+   */
   kind: string,
   /** What to do, as a sentence. */
   text: string,

@@ -104,6 +104,11 @@ impl Bank {
         self.free.iter().map(|(start, end)| end - start).max().unwrap_or(0)
     }
 
+    /// The number of free blocks.
+    pub fn free_blocks(&self) -> usize {
+        self.free.len()
+    }
+
     /// The free bytes.
     pub fn free_bytes(&self) -> u64 {
         self.free.iter().map(|(start, end)| end - start).sum()

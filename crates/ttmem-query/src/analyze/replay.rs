@@ -9,12 +9,30 @@ use ttmem_model::{CurveKind, Fault, Moment, PoolId, Profile, Rank, TensorId};
 
 use super::allocator::{Bank, SearchFrom};
 
+/// The number of free blocks that `reproduce` looks at, at most.
+const MAX_WORK: usize = 100_000_000;
+
 /// The allocations of a rank in their order, and the banks that they are made in.
 #[derive(Clone, Debug)]
 pub struct Replay {
     pools: Vec<Option<ReplayPool>>,
     allocations: Vec<Option<Allocation>>,
     actions: Vec<Action>,
+    /// The programs that ran, and where their buffers end in L1.
+    programs: Vec<Program>,
+    /// The largest number of free blocks, found by `reproduce`.
+    holes: usize,
+}
+
+/// A program in L1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The pool of the tensors.
+    pub pool: PoolId,
+    /// When it runs.
+    pub at: Moment,
+    /// Where its buffers end; `None` if that is unknown.
+    pub end: Option<u64>,
 }
 
 /// A pool whose banks have known addresses.
@@ -45,7 +63,7 @@ pub struct Allocation {
     pub pool: PoolId,
     /// Its size per bank.
     pub bytes: u64,
-    /// The end of the bank where it is searched for a place.
+    /// The end of the bank where the search for a place begins.
     pub from: SearchFrom,
     /// The address that it had; `None` if the input does not have it.
     pub address: Option<u64>,
@@ -61,7 +79,7 @@ impl Allocation {
         self.born <= at && at < self.dies
     }
 
-    /// Whether it was there before the first step.
+    /// Whether it existed before the first step.
     pub fn is_earlier(&self) -> bool {
         self.born == Moment::START
     }
@@ -91,12 +109,14 @@ pub struct Reproduction {
     pub reproduced: usize,
     /// The first allocation that has another address, and that address.
     pub first_difference: Option<(TensorId, Option<u64>)>,
+    /// Whether there are too many free blocks to replay everything.
+    pub is_partial: bool,
 }
 
 impl Reproduction {
     /// Whether there are addresses to compare, and all of them are the same.
     pub fn has_addresses(&self) -> bool {
-        self.allocations > 0 && self.first_difference.is_none()
+        self.allocations > 0 && self.first_difference.is_none() && !self.is_partial
     }
 }
 
@@ -211,7 +231,19 @@ impl Replay {
             placement.map_or(u64::MAX, |placement| u64::from(placement.order))
         };
         actions.sort_by_key(|action| (action.at, action.kind, order(action.row), action.row));
-        Some(Self { pools, allocations, actions })
+        Some(Self { pools, allocations, actions, programs: Vec::new(), holes: 0 })
+    }
+
+    /// Adds the programs that ran, in order: tensors must stay above their buffers.
+    pub fn add_programs(&mut self, programs: Vec<Program>) {
+        self.programs = programs;
+    }
+
+    /// Sets the size of a pool's banks.
+    pub fn resize(&mut self, pool: PoolId, bank: u64) {
+        if let Some(Some(pool)) = self.pools.get_mut(pool.index()) {
+            pool.end = pool.start.saturating_add(bank);
+        }
     }
 
     /// A pool whose banks have known addresses.
@@ -231,23 +263,36 @@ impl Replay {
         self.allocations.get(row).copied().flatten()
     }
 
-    /// The number of actions up to a moment, which is the cost of a run.
-    pub fn cost(&self, until: Moment) -> usize {
+    /// The number of actions up to a moment.
+    fn count(&self, until: Moment) -> usize {
         self.actions.partition_point(|action| action.at <= until)
+    }
+
+    /// About how long a run takes: all allocations are prepared, and each one looks at free blocks.
+    pub fn cost(&self, until: Moment) -> usize {
+        let blocks = 1 + self.holes / 8;
+        self.allocations.len() / 8 + self.count(until).saturating_mul(blocks) + 1
     }
 
     /// Replays everything, and compares the addresses with those that the allocations had.
     ///
-    /// An allocation may have been made from the other end of a bank: traces without a region of their own are at the end
+    /// An allocation may have been made from the other end of a bank: traces without a trace region are at the end
     /// of DRAM. Its address shows that, and the allocation keeps it.
     pub fn reproduce(&mut self) -> Reproduction {
         let mut banks: Vec<Option<Bank>> =
             self.pools.iter().map(|pool| pool.as_ref().map(ReplayPool::bank)).collect();
         let mut found = Reproduction::default();
+        let (mut work, mut holes) = (0_usize, 0_usize);
         let mut places: Vec<Option<u64>> = vec![None; self.allocations.len()];
         for action in &self.actions {
             let Some(allocation) = &mut self.allocations[action.row] else { continue };
             let Some(Some(bank)) = banks.get_mut(allocation.pool.index()) else { continue };
+            holes = holes.max(bank.free_blocks());
+            work = work.saturating_add(bank.free_blocks());
+            if work > MAX_WORK {
+                found.is_partial = true;
+                break;
+            }
             if action.kind == ActionKind::Free {
                 if let Some(address) = places[action.row] {
                     bank.free(address);
@@ -273,14 +318,24 @@ impl Replay {
             }
             places[action.row] = bank.place(address, allocation.bytes).then_some(address);
         }
+        self.holes = holes;
         found
     }
 
     /// The free bytes of a bank and its largest free block at a moment of the unchanged program.
     pub fn free_at(&self, pool: PoolId, until: Moment) -> Option<(u64, u64)> {
+        self.bank_at(pool, until).map(|bank| (bank.free_bytes(), bank.largest_free()))
+    }
+
+    /// The lowest allocated address of a bank at a moment of the unchanged program.
+    pub fn lowest_at(&self, pool: PoolId, until: Moment) -> Option<u64> {
+        self.bank_at(pool, until)?.lowest()
+    }
+
+    fn bank_at(&self, pool: PoolId, until: Moment) -> Option<Bank> {
         let plan = Plan::default();
         let mut state = State::new(self, &plan);
-        for action in &self.actions[..self.cost(until)] {
+        for action in &self.actions[..self.count(until)] {
             match action.kind {
                 ActionKind::Free => state.free(action.row),
                 ActionKind::Allocate => {
@@ -288,8 +343,7 @@ impl Replay {
                 }
             }
         }
-        let bank = state.banks.get(pool.index())?.as_ref()?;
-        Some((bank.free_bytes(), bank.largest_free()))
+        state.banks.get_mut(pool.index())?.take()
     }
 
     /// Replays a changed program until a moment, and tries to reach the goal.
@@ -302,7 +356,13 @@ impl Replay {
         };
         let (mut frees, mut made) = (in_order(&plan.freed), in_order(&plan.made));
         let mut early = plan.early;
-        for action in &self.actions[..self.cost(until)] {
+        let mut programs = self.programs.iter().filter(|program| program.at < until).peekable();
+        for action in &self.actions[..self.count(until)] {
+            while let Some(program) = programs.next_if(|program| program.at < action.at) {
+                if !state.leaves_room_for(program) {
+                    return Outcome::FailsEarlier;
+                }
+            }
             while let Some((_, row)) = frees.next_if(|(at, _)| *at < action.at) {
                 state.free(row);
             }
@@ -324,11 +384,14 @@ impl Replay {
                 }
             }
         }
+        if !programs.all(|program| state.leaves_room_for(program)) {
+            return Outcome::FailsEarlier;
+        }
         for (_, row) in frees {
             state.free(row);
         }
         if plan.early.is_some() && early.is_none() {
-            // It was made before, and everything else had room beside it.
+            // It was made before, and left enough room for everything else.
             return Outcome::Works(state.spare(goal));
         }
         state.outcome(goal)
@@ -391,6 +454,18 @@ impl<'a> State<'a> {
         if let Some(Some(bank)) = self.banks.get_mut(pool.index()) {
             bank.free(address);
         }
+    }
+
+    /// Whether tensors are above a program's buffers. Only changes that move tensors down matter.
+    fn leaves_room_for(&self, program: &Program) -> bool {
+        let index = program.pool.index();
+        let resized = self.plan.pools.get(&index).zip(self.replay.pool(program.pool));
+        let moves_down = self.plan.early.is_some()
+            || !self.plan.made.is_empty()
+            || resized.is_some_and(|(new, old)| new.1 < old.end);
+        let Some(Some(bank)) = self.banks.get(index).filter(|_| moves_down) else { return true };
+        // If it is unknown where the buffers end, it is unknown whether there is room.
+        program.end.is_some_and(|end| bank.lowest().is_none_or(|lowest| lowest >= end))
     }
 
     /// Makes the allocation that failed. Returns whether it fits.

@@ -1,9 +1,9 @@
 //! The smallest changes after which a program no longer runs out of memory, each verified by replaying the program.
 
-use ttmem_model::{Fault, FaultDetail, FaultKind, Moment, PoolId, Profile, Rank, Step, StepNumber, TensorId};
+use ttmem_model::{Fault, FaultKind, Moment, PoolId, Profile, Rank, Step, StepNumber, TensorId};
 
-use super::l1::L1;
-use super::replay::{Allocation, Goal, Outcome, Plan, Replay, Reproduction};
+use super::l1::{L1, StepUse};
+use super::replay::{Allocation, Goal, Outcome, Plan, Program, Replay, Reproduction};
 
 /// The maximum number of actions that the search replays, so that it takes less than a second.
 const BUDGET: usize = 4_000_000;
@@ -23,6 +23,8 @@ pub struct WaysOut {
     pub lacks: Option<u64>,
     /// The ways out, the smallest first.
     pub ways: Vec<Way>,
+    /// The changes that are not enough, even if all tensors are changed.
+    pub not_enough: Vec<&'static str>,
 }
 
 /// A change after which the program does not fail at this point.
@@ -34,6 +36,8 @@ pub struct Way {
     pub bytes: u64,
     /// The bytes per bank to spare afterwards; `None` if unknown.
     pub margin: Option<u64>,
+    /// Whether it is not known if DRAM has room.
+    pub assumes_dram: bool,
 }
 
 /// A change of a program.
@@ -63,11 +67,18 @@ pub enum Change {
 /// Searches the ways out of a failure; `None` if the input does not have the addresses of the allocator's banks.
 pub fn ways_out(profile: &Profile, rank: &Rank, fault: &Fault) -> Option<WaysOut> {
     let mut replay = Replay::of(profile, rank).or_else(|| Replay::of_runtime(profile, rank, fault))?;
+    // The message knows best: a report does not mention a trace region, which is taken from DRAM.
+    let failed = fault.pool.and_then(|pool| rank.pool_named(profile, profile.text(pool)));
+    if let Some((bank, (pool, _))) = fault.bank_size.zip(failed) {
+        replay.resize(pool, bank);
+    }
+    replay.add_programs(programs(profile, rank));
     let reproduction = replay.reproduce();
-    let detail = rank.fault_detail(fault);
-    let nothing = WaysOut { reproduction, is_reproduced: false, lacks: None, ways: Vec::new() };
-    let Some(mut search) = Search::new(profile, rank, &replay, fault, &detail) else { return Some(nothing) };
-    if !reproduction.has_addresses() && !search.has_the_numbers_of(fault) {
+    let nothing =
+        WaysOut { reproduction, is_reproduced: false, lacks: None, ways: Vec::new(), not_enough: Vec::new() };
+    let has_no_addresses = rank.placements.is_empty() && !reproduction.is_partial;
+    let Some(mut search) = Search::new(profile, rank, &replay, fault) else { return Some(nothing) };
+    if !reproduction.has_addresses() && !has_no_addresses {
         return Some(nothing);
     }
     let Outcome::Lacks(lacks) = search.run(&Plan::default()) else { return Some(nothing) };
@@ -84,7 +95,20 @@ pub fn ways_out(profile: &Profile, rank: &Rank, fault: &Fault) -> Option<WaysOut
     .flatten()
     .collect();
     ways.sort_by_key(|way| way.bytes);
-    Some(WaysOut { reproduction, is_reproduced: true, lacks: Some(lacks), ways })
+    let not_enough = search.not_enough;
+    Some(WaysOut { reproduction, is_reproduced: true, lacks: Some(lacks), ways, not_enough })
+}
+
+/// The programs that steps run, and where their buffers end.
+fn programs(profile: &Profile, rank: &Rank) -> Vec<Program> {
+    let pool = rank.pool_named(profile, "L1").map(|(id, _)| id);
+    let (Some(pool), Some(l1)) = (pool, L1::of(profile, rank)) else { return Vec::new() };
+    let runs = |(step, found): (Step, StepUse)| {
+        let program = found.program;
+        let end = program.end.filter(|_| program.is_known);
+        (program.runs && !program.failed).then_some(Program { pool, at: Moment::after(step), end })
+    };
+    (0..).zip(l1.steps()).filter_map(runs).collect()
 }
 
 struct Search<'a> {
@@ -99,46 +123,48 @@ struct Search<'a> {
     /// The moment of the failure.
     until: Moment,
     budget: usize,
+    /// The size of the allocation that failed, on the device.
+    requested_total: Option<u64>,
+    not_enough: Vec<&'static str>,
 }
 
 impl<'a> Search<'a> {
-    fn new(
-        profile: &'a Profile,
-        rank: &'a Rank,
-        replay: &'a Replay,
-        fault: &Fault,
-        detail: &FaultDetail,
-    ) -> Option<Self> {
-        let step = fault.step?;
-        let until = Moment::after(step);
+    fn new(profile: &'a Profile, rank: &'a Rank, replay: &'a Replay, fault: &Fault) -> Option<Self> {
+        let (step, detail) = (fault.step?, rank.fault_detail(fault));
         let named = |name: &str| rank.pool_named(profile, name).map(|(id, _)| id);
-        let goal = match fault.kind {
-            FaultKind::CircularBuffersClash => Goal::Run { pool: named("L1")?, end: fault.region_end? },
+        let pool_of_fault = fault.pool.map(|pool| profile.text(pool));
+        let pool = match fault.kind {
+            FaultKind::CircularBuffersClash => named("L1")?,
             FaultKind::OutOfMemory if detail.is_refusal => {
-                let pool = named("L1").filter(|_| fault.pool.map(|pool| profile.text(pool)) == Some("L1"))?;
-                Goal::Run { pool, end: refused_end(rank, replay, pool, until, fault)? }
+                named("L1").filter(|_| pool_of_fault == Some("L1"))?
             }
-            FaultKind::OutOfMemory => {
-                let pool = named(profile.text(fault.pool?))?;
-                Goal::Allocate { pool, bytes: fault.requested_per_bank? }
-            }
+            FaultKind::OutOfMemory => named(pool_of_fault?)?,
             _ => return None,
         };
-        let (Goal::Run { pool, .. } | Goal::Allocate { pool, .. }) = goal;
         replay.pool(pool).filter(|pool| pool.is_complete)?;
+        let until = moment_of_failure(rank, replay, pool, step, fault)?;
+        let goal = match fault.kind {
+            FaultKind::CircularBuffersClash => Goal::Run { pool, end: fault.region_end? },
+            _ if detail.is_refusal => Goal::Run { pool, end: refused_end(rank, replay, pool, until, fault)? },
+            _ => Goal::Allocate { pool, bytes: fault.requested_per_bank? },
+        };
         let first = detail.first_step.map_or(step, StepNumber::get).min(step);
-        Some(Self { profile, rank, replay, goal, pool, first, until, budget: BUDGET })
-    }
-
-    /// Whether a replay without addresses has the free memory of the message, and as large a free block.
-    fn has_the_numbers_of(&self, fault: &Fault) -> bool {
-        let found = self.replay.free_at(self.pool, self.until);
-        let has_no_addresses = self.rank.placements.is_empty();
-        has_no_addresses && found.is_some() && found == fault.free.zip(fault.largest_free)
+        Some(Self {
+            profile,
+            rank,
+            replay,
+            goal,
+            pool,
+            first,
+            until,
+            budget: BUDGET,
+            requested_total: fault.requested_total,
+            not_enough: Vec::new(),
+        })
     }
 
     fn run(&mut self, plan: &Plan) -> Outcome {
-        self.budget = self.budget.saturating_sub(self.replay.cost(self.until).max(1));
+        self.budget = self.budget.saturating_sub(self.replay.cost(self.until));
         self.replay.run(plan, self.goal, self.until)
     }
 
@@ -157,6 +183,22 @@ impl<'a> Search<'a> {
         live
     }
 
+    /// Those that are not older than the program. What a program computes from or to decides on its buffers, so its own
+    /// tensors are left alone.
+    fn changeable(&self) -> Vec<(usize, Allocation)> {
+        let is_of_program = |row: usize, allocation: &Allocation| {
+            let usage = TensorId::new(row).and_then(|id| self.rank.usages.of(id));
+            let last = usage.and_then(|usage| usage.last_use).map(StepNumber::get);
+            allocation.born > Moment::before(self.first) || last.is_some_and(|last| last >= self.first)
+        };
+        let runs = matches!(self.goal, Goal::Run { .. });
+        let mut found = self.candidates();
+        found.retain(|(row, allocation)| {
+            !(allocation.is_earlier() || runs && is_of_program(*row, allocation))
+        });
+        found
+    }
+
     /// Makes some of the L1 tensors in DRAM.
     fn move_to_dram(&mut self) -> Option<Way> {
         if !self.is_in_l1() {
@@ -164,35 +206,37 @@ impl<'a> Search<'a> {
         }
         let dram = self.rank.pool_named(self.profile, "DRAM").map(|(id, _)| id)?;
         let candidates: Vec<Candidate> = self
-            .candidates()
+            .changeable()
             .into_iter()
-            .filter(|(_, allocation)| !allocation.is_earlier())
-            .filter_map(|(row, allocation)| {
-                let there = self.bytes_in_dram(row, dram)?;
-                Some(Candidate { row, bytes: allocation.bytes, there })
+            .map(|(row, allocation)| {
+                let there = self.bytes_in_dram(row, dram).unwrap_or(0);
+                Candidate { row, bytes: allocation.bytes, there }
             })
             .collect();
         let plan = |chosen: &[Candidate]| Plan {
             moved: chosen.iter().map(|candidate| (candidate.row, (dram, candidate.there))).collect(),
             ..Plan::default()
         };
-        let found = self.smallest(&candidates, plan)?;
-        Some(found.way(Change::MoveToDram))
+        let found = self.smallest("moving tensors to DRAM", &candidates, plan)?;
+        let is_known = self.replay.pool(dram).is_some_and(|dram| dram.is_complete)
+            && found.candidates.iter().all(|candidate| candidate.there > 0);
+        let assumes_dram = !is_known && !self.is_empty(dram);
+        Some(Way { assumes_dram, ..found.way(Change::MoveToDram) })
     }
 
-    /// The size per bank of a tensor if it were interleaved in DRAM.
+    /// Whether a pool has no tensors when it fails. Empty DRAM has room for everything in L1.
+    fn is_empty(&self, pool: PoolId) -> bool {
+        self.rank.live(pool, self.until).next().is_none()
+    }
+
+    /// The size per bank of a tensor if it were interleaved in DRAM; `None` if that is unknown.
     fn bytes_in_dram(&self, row: usize, dram: PoolId) -> Option<u64> {
-        let banks = u64::from(self.rank.pools.get(dram.index())?.banks?);
+        let banks = u64::from(self.rank.pools.get(dram.index())?.banks?).max(1);
         let ty = self.profile.tensor_type(self.rank.tensors.ty.get(row).copied().flatten()?)?;
-        let total = ty.padded.get()?;
-        let tile = ty.layout.as_ref().and_then(|layout| layout.tile).and_then(|_| {
-            let dtype = ty.layout.as_ref().map(|layout| layout.stored_dtype)?;
-            tile_bytes(self.profile.text(dtype))
-        });
-        match tile.filter(|tile| total.is_multiple_of(*tile)) {
-            Some(tile) => total.checked_div(tile)?.div_ceil(banks).checked_mul(tile),
-            None => Some(total.div_ceil(banks)),
-        }
+        let layout = ty.layout.as_ref().filter(|layout| layout.tile == Some((32, 32)))?;
+        let tile = tile_bytes(self.profile.text(layout.stored_dtype))?;
+        let tiles = ty.padded.get()?.div_ceil(tile);
+        tiles.div_ceil(banks).checked_mul(tile)
     }
 
     /// Frees tensors that no later operation has used.
@@ -213,16 +257,15 @@ impl<'a> Search<'a> {
             ..Plan::default()
         };
         let first = self.first;
-        let found = self.smallest(&candidates, plan)?;
+        let found = self.smallest("freeing tensors", &candidates, plan)?;
         Some(found.way(|tensors| Change::FreeBefore(first, tensors)))
     }
 
     /// Stores tensors in a smaller type.
     fn bfloat8(&mut self) -> Option<Way> {
         let candidates: Vec<Candidate> = self
-            .candidates()
+            .changeable()
             .into_iter()
-            .filter(|(_, allocation)| !allocation.is_earlier())
             .filter_map(|(row, allocation)| {
                 let there = self.as_bfloat8(row, allocation.bytes)?;
                 Some(Candidate { row, bytes: allocation.bytes, there })
@@ -232,8 +275,10 @@ impl<'a> Search<'a> {
             resized: chosen.iter().map(|candidate| (candidate.row, candidate.there)).collect(),
             ..Plan::default()
         };
-        let found = self.smallest(&candidates, plan)?;
-        Some(found.way(Change::Bfloat8))
+        let found = self.smallest("bfloat8_b", &candidates, plan)?;
+        let saved = |candidate: &Candidate| candidate.bytes.saturating_sub(candidate.there);
+        let bytes = found.candidates.iter().map(saved).sum();
+        Some(Way { bytes, ..found.way(Change::Bfloat8) })
     }
 
     /// The size per bank of a tensor as bfloat8_b; `None` if its elements are not larger than that.
@@ -268,7 +313,7 @@ impl<'a> Search<'a> {
             made: chosen.iter().map(|candidate| (candidate.row, at)).collect(),
             ..Plan::default()
         };
-        let found = self.smallest(&candidates, plan)?;
+        let found = self.smallest("another order", &candidates, plan)?;
         Some(found.way(|tensors| Change::AllocateFirst(step, tensors)))
     }
 
@@ -279,8 +324,8 @@ impl<'a> Search<'a> {
     }
 
     fn is_creation(&self, step: Step) -> bool {
-        const CREATIONS: [&str; 9] =
-            ["empty", "zeros", "ones", "full", "arange", "rand", "from_torch", "as_tensor", "to_device"];
+        const CREATIONS: [&str; 8] =
+            ["empty", "zeros", "ones", "full", "arange", "rand", "from_torch", "as_tensor"];
         let name = self.profile.op_name(self.rank, step).unwrap_or_default();
         CREATIONS.contains(&name.rsplit(['.', ':']).next().unwrap_or_default())
     }
@@ -300,7 +345,8 @@ impl<'a> Search<'a> {
             let plan = Plan { early: Some(Moment::before(step)), ..Plan::default() };
             match self.within_budget().then(|| self.run(&plan))? {
                 Outcome::Works(margin) => {
-                    Some(Way { change: Change::AllocateBefore(step), bytes, margin: Some(margin) })
+                    let change = Change::AllocateBefore(step);
+                    Some(Way { change, bytes, margin: Some(margin), assumes_dram: false })
                 }
                 _ => None,
             }
@@ -311,14 +357,16 @@ impl<'a> Search<'a> {
     fn request_to_dram(&mut self) -> Option<Way> {
         let Goal::Allocate { bytes, .. } = self.goal else { return None };
         let (dram, pool) = self.rank.pool_named(self.profile, "DRAM").filter(|_| self.is_in_l1())?;
-        let l1_banks = u64::from(self.rank.pools.get(self.pool.index())?.banks?);
-        let there = bytes.checked_mul(l1_banks)?.div_ceil(u64::from(pool.banks?));
-        let way = |margin| Some(Way { change: Change::RequestToDram, bytes, margin });
-        // A tensor of L1 always fits into empty DRAM, even if the addresses of its banks are not known.
-        if self.replay.pool(dram).is_none() {
-            return if self.rank.live(dram, self.until).next().is_none() { way(None) } else { None };
-        }
-        let goal = Goal::Allocate { pool: dram, bytes: there };
+        let way = |margin: Option<u64>| {
+            let assumes_dram = margin.is_none() && !self.is_empty(dram);
+            Some(Way { change: Change::RequestToDram, bytes, margin, assumes_dram })
+        };
+        let Some(total) = self.requested_total.filter(|_| self.replay.pool(dram).is_some()) else {
+            return way(None);
+        };
+        // The largest page is a tile of f32.
+        let pages = total.div_ceil(4096).div_ceil(u64::from(pool.banks.unwrap_or(1)).max(1));
+        let goal = Goal::Allocate { pool: dram, bytes: pages.saturating_mul(4096) };
         match self.replay.run(&Plan::default(), goal, self.until) {
             Outcome::Works(margin) => way(Some(margin)),
             _ => None,
@@ -330,7 +378,7 @@ impl<'a> Search<'a> {
         let memory = self.rank.core_memory?;
         let named = |name| self.rank.pool_named(self.profile, name).map(|(id, _)| id);
         let (l1, small) = (named("L1"), named("L1_SMALL"));
-        let unit = self.replay.pool(self.pool)?.alignment;
+        let unit = self.replay.pool(self.pool)?.alignment.max(1);
         let is_short = small == Some(self.pool);
         // The range of sizes that may work, as a difference from the present size.
         let most = if is_short {
@@ -342,7 +390,12 @@ impl<'a> Search<'a> {
             return None;
         };
         let plan = |units: u64| {
-            let to = if is_short { memory.small + units * unit } else { memory.small - units * unit };
+            let change = units.saturating_mul(unit);
+            let to = if is_short {
+                memory.small.saturating_add(change)
+            } else {
+                memory.small.saturating_sub(change)
+            };
             let top = memory.size.saturating_sub(to);
             let of_l1 = l1.map(|pool| (pool.index(), (memory.reserved, top)));
             let of_small = small.map(|pool| (pool.index(), (top, memory.size)));
@@ -363,7 +416,7 @@ impl<'a> Search<'a> {
         let (to, plan) = plan(low);
         let Outcome::Works(margin) = self.run(&plan) else { return None };
         let change = Change::SmallRegion { from: memory.small, to };
-        Some(Way { change, bytes: low * unit, margin: Some(margin) })
+        Some(Way { change, bytes: low.saturating_mul(unit), margin: Some(margin), assumes_dram: false })
     }
 
     /// The bytes of the region for small buffers that were used so far.
@@ -374,13 +427,14 @@ impl<'a> Search<'a> {
         lowest.map_or(0, |lowest| top.saturating_sub(lowest))
     }
 
-    /// The least headroom of a program so far: L1 may shrink by that.
+    /// The least headroom of a program so far: L1 may shrink by that. `None` if the buffers of a program are unknown.
     fn least_headroom(&self) -> Option<u64> {
         let l1 = L1::of(self.profile, self.rank)?;
-        let steps = l1.steps();
-        let until = self.until.position() as usize;
-        let headroom = steps.iter().take(until + 1).filter_map(super::l1::StepUse::headroom).min()?;
-        u64::try_from(headroom).ok()
+        let steps: Vec<StepUse> = l1.steps().into_iter().take(self.until.position() as usize).collect();
+        if steps.iter().any(StepUse::is_open) {
+            return None;
+        }
+        u64::try_from(steps.iter().filter_map(StepUse::headroom).min()?).ok()
     }
 
     fn within_budget(&self) -> bool {
@@ -388,16 +442,28 @@ impl<'a> Search<'a> {
     }
 
     /// The smallest set of candidates that works: leaving out any of them does not.
-    fn smallest(&mut self, candidates: &[Candidate], plan: impl Fn(&[Candidate]) -> Plan) -> Option<Chosen> {
+    fn smallest(
+        &mut self,
+        what: &'static str,
+        candidates: &[Candidate],
+        plan: impl Fn(&[Candidate]) -> Plan,
+    ) -> Option<Chosen> {
+        let is_all = candidates.len() <= MAX_CANDIDATES;
         let candidates = &candidates[..candidates.len().min(MAX_CANDIDATES)];
-        if candidates.is_empty() || !self.run(&plan(candidates)).works() {
+        if candidates.is_empty() || !self.within_budget() {
+            return None;
+        }
+        if !self.run(&plan(candidates)).works() {
+            if is_all {
+                self.not_enough.push(what);
+            }
             return None;
         }
         let mut best: Option<Chosen> = None;
         // One tensor, the smallest that is enough.
         for candidate in candidates.iter().rev() {
             if !self.within_budget() {
-                break;
+                return None;
             }
             if let Outcome::Works(margin) = self.run(&plan(std::slice::from_ref(candidate))) {
                 best = Some(Chosen { candidates: vec![*candidate], margin });
@@ -406,28 +472,47 @@ impl<'a> Search<'a> {
         }
         // All tensors, without those that are not needed: the largest or the smallest are left out first.
         for smallest_first in [false, true] {
-            let mut order: Vec<Candidate> = candidates.to_vec();
-            if smallest_first {
-                order.reverse();
-            }
-            let mut chosen = candidates.to_vec();
-            for left_out in order {
-                if !self.within_budget() {
-                    return best;
-                }
-                let without: Vec<Candidate> =
-                    chosen.iter().filter(|candidate| candidate.row != left_out.row).copied().collect();
-                if !without.is_empty() && self.run(&plan(&without)).works() {
-                    chosen = without;
-                }
-            }
-            let Outcome::Works(margin) = self.run(&plan(&chosen)) else { continue };
-            let found = Chosen { candidates: chosen, margin };
+            let Some(found) = self.reduced(candidates, smallest_first, &plan) else { break };
             if best.as_ref().is_none_or(|best| found.rank() < best.rank()) {
                 best = Some(found);
             }
         }
         best
+    }
+
+    /// The candidates without those that are not needed, in rounds until none can be left out; `None` if that takes too
+    /// long.
+    fn reduced(
+        &mut self,
+        candidates: &[Candidate],
+        smallest_first: bool,
+        plan: &impl Fn(&[Candidate]) -> Plan,
+    ) -> Option<Chosen> {
+        let mut chosen = candidates.to_vec();
+        loop {
+            let before = chosen.len();
+            let mut order = chosen.clone();
+            if smallest_first {
+                order.reverse();
+            }
+            for left_out in order {
+                let without: Vec<Candidate> =
+                    chosen.iter().filter(|candidate| candidate.row != left_out.row).copied().collect();
+                if !self.within_budget() {
+                    return None;
+                }
+                if !without.is_empty() && self.run(&plan(&without)).works() {
+                    chosen = without;
+                }
+            }
+            if chosen.len() == before {
+                break;
+            }
+        }
+        match self.run(&plan(&chosen)) {
+            Outcome::Works(margin) => Some(Chosen { candidates: chosen, margin }),
+            _ => None,
+        }
     }
 }
 
@@ -458,7 +543,7 @@ impl Chosen {
 
     fn way(&self, change: impl FnOnce(Vec<TensorId>) -> Change) -> Way {
         let tensors = self.candidates.iter().filter_map(|candidate| TensorId::new(candidate.row)).collect();
-        Way { change: change(tensors), bytes: self.bytes(), margin: Some(self.margin) }
+        Way { change: change(tensors), bytes: self.bytes(), margin: Some(self.margin), assumes_dram: false }
     }
 }
 
@@ -483,4 +568,25 @@ fn refused_end(rank: &Rank, replay: &Replay, pool: PoolId, until: Moment, fault:
     let below = lowest.checked_sub(reserved).filter(|below| available > 0 && *below >= available)?;
     let needed = u128::from(need).checked_mul(u128::from(below))?.div_ceil(u128::from(available));
     reserved.checked_add(u64::try_from(needed).ok()?)
+}
+
+/// The moment when it failed: after the step that failed, or after one of the next steps, if the call freed memory before. It
+/// has the free memory or the lowest tensor of the message.
+fn moment_of_failure(
+    rank: &Rank,
+    replay: &Replay,
+    pool: PoolId,
+    step: Step,
+    fault: &Fault,
+) -> Option<Moment> {
+    /// The number of steps of a call that are looked at.
+    const MAX_STEPS: Step = 8;
+    let is_it = |at: &Moment| match (fault.kind, fault.limit, fault.free.zip(fault.largest_free)) {
+        (FaultKind::CircularBuffersClash, Some(limit), _) => replay.lowest_at(pool, *at) == Some(limit),
+        (FaultKind::OutOfMemory, _, Some(numbers)) => replay.free_at(pool, *at) == Some(numbers),
+        // A check of an operation has other numbers, and old messages have none.
+        _ => !rank.placements.is_empty(),
+    };
+    let last = step.saturating_add(MAX_STEPS).min(rank.end().saturating_sub(1)).max(step);
+    (step..=last).map(Moment::after).find(is_it)
 }

@@ -33,11 +33,11 @@ impl Full {
         self.capacity.saturating_sub(self.peak)
     }
 
-    /// The excess of the peak over the target, per bank, if `more` bytes are added to the peak.
-    fn excess(&self, more: u64) -> u64 {
+    /// The excess of an amount over the target, per bank.
+    fn excess(&self, bytes: u64) -> u64 {
         let target = u128::from(self.capacity) * u128::from(self.target) / 100;
         let target = u64::try_from(target).unwrap_or(u64::MAX);
-        self.peak.saturating_add(more).saturating_sub(target)
+        bytes.saturating_sub(target)
     }
 }
 
@@ -78,9 +78,14 @@ fn statement(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, full: Full) -> St
     });
     // A program that failed needs the memory that it requested, and perhaps more later.
     let failed = situation.verdict.filter(|_| situation.ran_out(label.name));
-    let requested = failed.and_then(|verdict| verdict.fault.requested_per_bank).unwrap_or(0);
+    let needed = failed.map_or(full.peak, |verdict| {
+        let requested = verdict.fault.requested_per_bank.unwrap_or(0);
+        // The peak may have been earlier.
+        let then = verdict.fault.allocated.unwrap_or(full.peak);
+        full.peak.max(then.saturating_add(requested))
+    });
     let least = if failed.is_some() { "at least " } else { "" };
-    let saving = label.with_total(full.excess(requested));
+    let saving = label.with_total(full.excess(needed));
     let goal = format!("To stay below {}%, save {least}{saving}", full.target);
     if label.name == "L1" {
         return found

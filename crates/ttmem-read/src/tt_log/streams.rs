@@ -58,8 +58,8 @@ pub(super) struct Log<'s, 'n> {
     /// Whether a line that is not blank was read.
     has_lines: bool,
     document: Document,
-    /// The lines of truncated error messages, and whether each has a line ending.
-    cut_failures: Vec<(u64, bool)>,
+    /// The lines of truncated error messages, whether each has a line ending, and whether it still has all numbers.
+    cut_failures: Vec<(u64, bool, bool)>,
     /// Whether to keep module texts, because the source cannot be read again.
     keep_texts: bool,
     /// Whether to read lines that look interleaved as lines of one process.
@@ -528,7 +528,7 @@ impl<'s, 'n> Log<'s, 'n> {
         let has_end = ended || failure.has_its_end();
         let failure = if has_end { failure } else { failure.without_last_number() };
         if (failure.is_cut() || !has_end) && self.cut_failures.len() < MAX_CUT_FAILURES {
-            self.cut_failures.push((at.line, ended));
+            self.cut_failures.push((at.line, ended, failure.is_complete()));
         }
         // The input may be nothing but the message.
         let is_framed = sighted.is_framed || is_first && failure.is_alone_in(text);
@@ -538,14 +538,14 @@ impl<'s, 'n> Log<'s, 'n> {
 
     /// Warns about error messages that are truncated. Without memory states, only complete messages are used.
     fn warn_of_cut_failures(&mut self, has_states: bool) -> Result<()> {
-        for (line, ended) in std::mem::take(&mut self.cut_failures) {
+        for (line, ended, is_complete) in std::mem::take(&mut self.cut_failures) {
             let what = if ended {
                 "this error message is truncated"
             } else {
                 "the log ends inside this error message"
             };
-            let then =
-                if has_states { "the verdict uses only its complete numbers" } else { "it is not used" };
+            let is_used = has_states || is_complete;
+            let then = if is_used { "the verdict uses only its complete numbers" } else { "it is not used" };
             self.tables.warn(Some(line), format!("{what}; {then}"))?;
         }
         Ok(())

@@ -247,6 +247,7 @@ impl<'n> Database<'n> {
             let is_empty = list.as_ref().is_some_and(List::is_empty);
             // An empty list is right if the next one has no earlier buffers either.
             let may_lack_earlier = has_no_pages
+                && replay.has_any_earlier()
                 && (!is_empty || replay.has_earlier(&self.next_list(rank, number, id).map_err(failed)?));
             let item = replay::Operation { id, call, list, may_lack_earlier, tensors, has_programs };
             graphs.with(operation.id, &mut problems, |graph| replay.operation(item, graph)).map_err(

@@ -170,6 +170,11 @@ impl<'s> Replay<'s> {
         Ok(())
     }
 
+    /// Whether a buffer that existed before the first operation is left, or may be.
+    pub fn has_any_earlier(&self) -> bool {
+        !self.has_start || self.live.values().any(|live| live.is_earlier)
+    }
+
     /// Whether a buffer that existed before the first operation is at one of these places.
     pub fn has_earlier(&self, spots: &[Spot]) -> bool {
         spots.iter().any(|spot| self.live.get(spot).is_some_and(|live| live.is_earlier))

@@ -69,6 +69,8 @@ pub(crate) struct Capture<'s> {
     /// Whether functions list the tensors that they use.
     lists_uses: bool,
     programs: Programs,
+    /// Where a program begins, if it does: see `buffers_gone`.
+    next_program: Option<u64>,
     sidecar: Sidecar,
     /// The calls from Python that failed.
     failures: Vec<FailedCall>,
@@ -108,6 +110,7 @@ impl<'s> Capture<'s> {
             placed: FxHashMap::default(),
             lists_uses: false,
             programs: Programs::default(),
+            next_program: None,
             sidecar,
             failures: Vec::new(),
             has_earlier_l1: false,
@@ -187,7 +190,8 @@ impl<'s> Capture<'s> {
             "scratchpad_allocate" => {
                 self.on_cores(index, &node.params, offset, ProgramBufferKind::Scratchpad, false)
             }
-            "circular_buffer_deallocate_all" => self.program_begins(offset),
+            "circular_buffer_deallocate_all" => self.buffers_gone(offset),
+            "program_execution" => self.program_executed(),
             "sub_device_manager" => {
                 self.shown.sub_devices(&node.params);
                 Ok(())
@@ -200,7 +204,7 @@ impl<'s> Capture<'s> {
                 Ok(())
             }
             // These nodes do not use memory.
-            "capture_start" | "program_execution" => Ok(()),
+            "capture_start" => Ok(()),
             other => {
                 self.known -= 1;
                 let position = position(self.operation, index);

@@ -20,6 +20,8 @@ pub(super) struct Program {
     device: Option<u64>,
     /// Identifies the program among the programs of the capture.
     key: Option<ProgramKey>,
+    /// Whether it was executed. Older captures do not say so.
+    pub is_executed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,7 +48,8 @@ impl TtnnUsage {
     /// Counts a node. `freed` is the buffer that a deallocation refers to: whether it is in L1, and its size.
     pub fn count(&mut self, node: &Node<'_>, freed: Option<(bool, u64)>) {
         let params = &node.params;
-        let (size, per_bank) = (signed(params.size), signed(params.max_size_per_bank));
+        // ttnn counts bytes per bank with 32 bits. It allocates a buffer of 4 GiB with 0 bytes, and frees all of them.
+        let (size, per_bank) = (signed(params.size), signed(params.max_size_per_bank) % (1 << 32));
         let is_l1 = params.kind.0 == "L1";
         self.at_inputs &= matches!(&*node.kind.0, "tensor" | "buffer");
         match &*node.kind.0 {

@@ -429,7 +429,7 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
     let advice = oom.statement.advice.as_deref().filter(|_| oom.ways_out.is_empty()).unwrap_or_default();
     let is_known = oom.requested_per_bank.or(oom.requested_total).or(oom.free_per_bank).is_some();
     if !is_known {
-        return Some(section.paragraph(advice));
+        return Some(with_advice(section, advice));
     }
     let pool = oom.pool.as_deref().and_then(|pool| rank.pools.get(pool));
     let extent = pool.map_or(Extent::Bank, |pool| pool.extent);
@@ -463,7 +463,11 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
         let (total, banks) = (mb(oom.requested_total), number(oom.banks));
         section.table(columns, [[pool, cause, requested, total, banks, free, largest, evidence]])
     };
-    Some(section.floors(1, 1).essential(1).paragraph(advice))
+    Some(with_advice(section.floors(1, 1).essential(1), advice))
+}
+
+fn with_advice(section: Section, advice: &str) -> Section {
+    if advice.is_empty() { section } else { section.paragraph(advice) }
 }
 
 fn suggestions(rank: &RankSummary) -> Option<Section> {

@@ -1,5 +1,6 @@
 //! The two sides of a clash in L1, and the ways out of a failure.
 
+use ttmem_model::words::counted;
 use ttmem_query::{ClashLine, RankSummary, WayOut};
 
 use super::cell::{SENTENCE, cell};
@@ -26,9 +27,8 @@ pub(super) fn section(rank: &RankSummary) -> Option<Section> {
         |(number, way): (usize, &WayOut)| format!("{number}. {} ({})", cell(&way.text, SENTENCE), way.kind);
     let how = match &oom.replay {
         Some(replay) if replay.allocations > 0 => format!(
-            "Each is enough alone, the smallest first. Verified by replaying the program: the replay gives all {} allocations \
-             the address that they had.",
-            replay.allocations
+            "Each is enough alone, the smallest first. Verified by replaying the program, which reproduces all addresses ({}).",
+            counted(replay.allocations, "allocation")
         ),
         _ => "Each is enough alone, the smallest first. Verified by replaying the program.".to_owned(),
     };

@@ -203,7 +203,8 @@ impl Page<'_> {
         let of_l1 = self.rank.l1.as_ref().and_then(|l1| l1.verdict.as_ref());
         let Some(statement) = self.rank.oom.as_ref().map(|oom| &oom.statement).or(of_l1) else { return };
         out.sentence(&statement.facts(), Style::Failure);
-        if self.rank.oom.as_ref().is_none_or(|oom| !explained(oom, out)) {
+        let is_brief = self.detail >= Detail::Peak;
+        if self.rank.oom.as_ref().is_none_or(|oom| !explained(oom, is_brief, out)) {
             out.sentence(statement.advice.as_deref().unwrap_or_default(), Style::Plain);
         }
         if self.format == ERRORS_ONLY && self.rank.peak.is_none() {
@@ -261,14 +262,16 @@ impl Page<'_> {
 
 /// Adds the two sides of a clash and the ways out of a failure. Returns whether there are ways out, so that general advice is
 /// not needed.
-fn explained(oom: &Oom, out: &mut Text) -> bool {
+fn explained(oom: &Oom, is_brief: bool, out: &mut Text) -> bool {
+    /// The number of ways out on a small screen.
+    const FEW: usize = 2;
     if let Some(clash) = &oom.clash {
         let width = clash.lines.iter().map(|line| line.label.len()).max().unwrap_or(0);
         out.blank();
         for line in &clash.lines {
             out.labeled(line.label, width, &line.text);
         }
-        for note in [&clash.parts_note, &clash.since_then].into_iter().flatten() {
+        for note in [&clash.parts_note, &clash.since_then].into_iter().flatten().filter(|_| !is_brief) {
             out.sentence(note, Style::Plain);
         }
         out.blank();
@@ -281,7 +284,8 @@ fn explained(oom: &Oom, out: &mut Text) -> bool {
         out.blank();
     }
     out.heading(if oom.ways_out.len() > 1 { "Ways out (each one is enough)" } else { "A way out" });
-    for (number, way) in (1..).zip(&oom.ways_out) {
+    let shown = if is_brief { FEW } else { oom.ways_out.len() };
+    for (number, way) in (1..).zip(oom.ways_out.iter().take(shown)) {
         out.item(number, &way.text);
     }
     true

@@ -220,7 +220,7 @@ fn the_strategies_make_every_variant() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (events, mut seen) = (event(9), [false; VARIANTS]);
     seen[variant(&Event::End)] = true;
-    for _ in 0..12_000 {
+    for _ in 0..20_000 {
         if seen == [true; VARIANTS] {
             break;
         }
@@ -369,10 +369,12 @@ fn the_bytes_of_version_1_0() {
 }
 
 /// What version 1.1 adds.
-const ADDED_IN_1_1: [&str; 7] = [
+const ADDED_IN_1_1: [&str; 9] = [
     "5c0d0180c05be0ba06808001010808",
-    "5d07010180c0550103",
-    "5f0d01000102000103000000000001",
+    "5d08010180c055070103",
+    "5f0e0100010200000103000000000001",
+    "610401010104",
+    "62060101c0804020",
     "600a0101000000ac02f0a204",
     "5e0b010000802001e0ba060300",
     "5e0b010001802001e0ba060300",

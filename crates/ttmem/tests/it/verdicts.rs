@@ -61,8 +61,12 @@ fn every_front_end_displays_the_parts() {
         let data: serde_json::Value = serde_json::from_slice(&data).unwrap();
         assert_eq!(About::of(&answer).oom_headline.as_ref(), Some(&said.headline), "{name}");
         assert_eq!(data["ranks"][0]["oom"]["headline"], said.headline, "{name}");
-        for part in [Some(&said.headline), said.detail.as_ref(), said.advice.as_ref()] {
-            let part = part.unwrap();
+        // Ways out replace general advice.
+        let ways = oom.ways_out.iter().map(|way| &way.text);
+        let advice = said.advice.as_ref().filter(|_| oom.ways_out.is_empty());
+        for part in
+            [Some(&said.headline), said.detail.as_ref()].into_iter().flatten().chain(advice).chain(ways)
+        {
             assert!(screen.contains(part), "{name}: {part} is not in {screen}");
             assert!(page.contains(part.as_str()), "{name}: {part} is not in {page}");
         }

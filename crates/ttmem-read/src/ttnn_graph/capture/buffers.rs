@@ -1,5 +1,7 @@
 //! The tensors and buffers of a capture.
 
+use std::collections::hash_map::Entry;
+
 use ttmem_model::{Change, Moment, Result, StepNumber};
 
 use super::super::lives::{Buffer, LastUse, Place, Share, TensorNode};
@@ -74,11 +76,20 @@ impl Capture<'_> {
             life: Life::NotAllocated,
         };
         for &tensor in &buffer.tensors {
-            if self.placed.insert(tensor, index).is_some() {
-                *self.shared.entry(tensor).or_insert(0) += 1;
+            // Of a tensor on several devices, the first buffer is the one that is counted.
+            match self.placed.entry(tensor) {
+                Entry::Occupied(_) => *self.shared.entry(tensor).or_insert(0) += 1,
+                Entry::Vacant(first) => {
+                    first.insert(index);
+                }
             }
         }
         self.buffers.insert(index, buffer);
+    }
+
+    /// The last use of a buffer, if the capture tells: functions list the tensors that they use.
+    pub(super) fn last_use(&self, tensors: &[u64], last: Option<StepNumber>) -> Option<LastUse> {
+        (self.lists_uses && !tensors.is_empty()).then_some(LastUse(last))
     }
 
     /// Records that the last step used tensors.
@@ -265,7 +276,7 @@ impl Capture<'_> {
                 self.was_there(place, size, share, params)?
             }
         };
-        let gone = Buffer { last_use: self.lists_uses.then_some(LastUse(last_use)), ..gone };
+        let gone = Buffer { last_use: self.last_use(&tensors, last_use), ..gone };
         self.touch(false, offset)?.gone.push((gone, tensors));
         Ok(())
     }

@@ -104,8 +104,12 @@ impl Capture<'_> {
 
     /// Ends a function, and the functions inside it that have no end node.
     pub(super) fn leave(&mut self, node: &Node<'_>) -> Result<()> {
-        if let Some(outermost) = self.calls.first_mut().filter(|_| node.params.aborted == Number::Is(1)) {
+        let is_aborted = node.params.aborted == Number::Is(1);
+        if let Some(outermost) = self.calls.first_mut().filter(|_| is_aborted) {
             outermost.error.get_or_insert(CallError::Unknown);
+        }
+        if !is_aborted {
+            self.begin_next_program()?;
         }
         let is_it = |call: &Call| call.name == node.params.name.0;
         let near = self.calls.len().saturating_sub(MAX_END_DISTANCE);
@@ -180,6 +184,7 @@ impl Capture<'_> {
 
     /// Ends the current step, if there is one.
     pub(super) fn close(&mut self) -> Result<()> {
+        self.next_program = None;
         let Some(stretch) = self.stretch.take() else { return Ok(()) };
         let rank = self.rank()?;
         // A program without buffers has unknown buffers, unless nothing ran: then all of them are listed.

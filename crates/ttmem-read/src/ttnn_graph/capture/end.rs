@@ -4,7 +4,7 @@ use ttmem_model::{
     Cumulative, FaultDetail, Moment, RankEvent, RankId, Result, Session, SessionId, StepNumber, StrId, Totals,
 };
 
-use super::super::lives::{Allocator, Buffer, LastUse, Place, Share};
+use super::super::lives::{Allocator, Buffer, Place, Share};
 use super::super::notes::Context;
 use super::super::report::{Device, Report};
 use super::buffers::Life;
@@ -143,7 +143,7 @@ impl Capture<'_> {
         for (index, node) in buffers {
             match node.life {
                 Life::Allocated(buffer) => {
-                    let last_use = self.lists_uses.then_some(LastUse(node.last_use));
+                    let last_use = self.last_use(&node.tensors, node.last_use);
                     left.push((index, Buffer { last_use, ..buffer }, node.tensors));
                 }
                 // An operation used it, but it was neither allocated nor freed here.

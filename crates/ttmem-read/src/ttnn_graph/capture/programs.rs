@@ -7,9 +7,37 @@ use super::super::program::{Program, ProgramBuffer};
 use super::{Capture, position};
 
 impl Capture<'_> {
-    /// A program begins, which frees the buffers of the previous one.
-    pub(super) fn program_begins(&mut self, offset: u64) -> Result<()> {
+    /// A program begins, which frees the buffers of the previous one. After a program that failed, nothing begins: its
+    /// buffers are freed, and no others follow.
+    pub(super) fn buffers_gone(&mut self, offset: u64) -> Result<()> {
         self.apply(Change::ProgramBuffersGone);
+        let program = self.stretch.as_ref().and_then(|stretch| stretch.program.as_ref());
+        if program.is_some_and(|program| !program.buffers.is_empty() && !program.is_executed) {
+            self.next_program = Some(offset);
+            return Ok(());
+        }
+        self.program_begins(offset)
+    }
+
+    /// A program was executed.
+    pub(super) fn program_executed(&mut self) -> Result<()> {
+        self.begin_next_program()?;
+        if let Some(program) = self.stretch.as_mut().and_then(|stretch| stretch.program.as_mut()) {
+            program.is_executed = true;
+        }
+        Ok(())
+    }
+
+    /// Begins a program whose first node was seen before.
+    pub(super) fn begin_next_program(&mut self) -> Result<()> {
+        match self.next_program.take() {
+            Some(offset) => self.program_begins(offset),
+            None => Ok(()),
+        }
+    }
+
+    /// A program begins.
+    pub(super) fn program_begins(&mut self, offset: u64) -> Result<()> {
         if self.stretch.as_ref().is_some_and(|stretch| stretch.program.is_some()) {
             self.close()?;
         }
@@ -27,6 +55,7 @@ impl Capture<'_> {
         kind: ProgramBufferKind,
         borrowed: bool,
     ) -> Result<()> {
+        self.begin_next_program()?;
         let Some(bytes) = params.size.get() else {
             self.notes.no_sizes.add(|| position(self.operation, index));
             return Ok(());
