@@ -10,6 +10,7 @@ use super::ways_out::TensorFacts;
 use super::words::{brief_line, shape, size};
 use crate::analyze::l1::L1;
 use crate::analyze::oom::Verdict;
+use crate::analyze::ways_out::lowest_of_clash;
 
 /// The maximum number of characters of a name or location.
 const MAX_LOCATION: usize = 60;
@@ -103,6 +104,7 @@ impl View<'_> {
         let have_addresses = !live.is_empty() && live.iter().all(|(address, _)| address.is_some());
         // Without the address of the message, another tensor is the lowest one.
         let lowest = live.first().filter(|(address, _)| have_addresses && *address == fault.limit);
+        let simulated = lowest_of_clash(self.profile, self.rank, fault).filter(|_| lowest.is_none());
         let in_the_way = live.iter().filter(|(address, _)| *address < end).count();
         let ran_before = fault.step.and_then(|step| self.ran_before(step, &verdict.detail));
         let mut clash = Clash {
@@ -112,7 +114,11 @@ impl View<'_> {
             parts,
             parts_are_complete,
             parts_note,
-            lowest_tensor: lowest.and_then(|(_, id)| self.tensor_facts(*id)),
+            lowest_tensor: lowest
+                .map(|(_, id)| *id)
+                .or(simulated.map(|(id, _)| id))
+                .and_then(|id| self.tensor_facts(id))
+                .map(|facts| TensorFacts { address: fault.limit, ..facts }),
             live_tensors: (!live.is_empty()).then_some(live.len()),
             tensors_in_the_way: (have_addresses && end.is_some()).then_some(in_the_way),
             since_then: ran_before.and_then(|step| self.allocated_since(step, &live)),

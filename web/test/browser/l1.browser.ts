@@ -232,6 +232,11 @@ test("a step that failed: the overlap, and a link from the verdict to the map", 
   await open(file);
   const verdict = page.locator("#overview .verdict");
   await expect(verdict).toContainText(oom!.headline);
+  expect(oom!.ways_out.length).toBeGreaterThan(0);
+  await expect(verdict.locator("[data-fact=ways-out] li")).toHaveText(oom!.ways_out.map(({ text }) => text));
+  const lines = oom!.clash!.lines;
+  await expect(verdict.locator("[data-fact=clash] dt")).toHaveText(lines.map(({ label }) => label));
+  await expect(verdict.locator("[data-fact=clash] dd")).toHaveText(lines.map(({ text }) => text));
   await verdict.getByRole("button", { name: "map of L1" }).click();
   await frames(page);
   const section = page.locator("#l1");

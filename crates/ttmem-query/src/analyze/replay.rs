@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ttmem_model::{CurveKind, Fault, Moment, PoolId, Profile, Rank, TensorId};
+use ttmem_model::{CurveKind, Fault, FaultKind, Moment, Pool, PoolId, Profile, Rank, TensorId};
 
 use super::allocator::{Bank, SearchFrom};
 
@@ -183,6 +183,9 @@ impl Replay {
 
     /// The same for a runtime log, which has no addresses: banks begin at 0, and the error has the size of a bank.
     pub fn of_runtime(profile: &Profile, rank: &Rank, fault: &Fault) -> Option<Self> {
+        if fault.kind == FaultKind::CircularBuffersClash {
+            return Self::of_clash(profile, rank, fault);
+        }
         let name = profile.text(fault.pool?);
         let (id, pool) = rank.pool_named(profile, name).filter(|_| profile.source.format == "tt_log")?;
         let mut pools = vec![None; rank.pools.len()];
@@ -194,6 +197,33 @@ impl Replay {
             is_complete: true,
         });
         Self::in_pools(rank, pools)
+    }
+
+    /// The L1 of a runtime log with a clash. Its tensors lie below the region for small buffers, so the lowest one has the
+    /// address of the message only if that region has the size that the log states.
+    fn of_clash(profile: &Profile, rank: &Rank, fault: &Fault) -> Option<Self> {
+        let (l1, pool) = rank.pool_named(profile, "L1").filter(|_| profile.source.format == "tt_log")?;
+        let (_, small) = rank.pool_named(profile, "L1_SMALL")?;
+        let alignment = alignment("L1", pool.banks?)?;
+        let size: u64 = if alignment == 32 { 1_499_136 } else { 1_572_864 };
+        let capacity = |pool: &Pool| pool.curve(CurveKind::Capacity)?.value_at(Moment::NEVER);
+        let bank = capacity(pool)?;
+        let mut pools = vec![None; rank.pools.len()];
+        let from = SearchFrom::of_pool("L1");
+        *pools.get_mut(l1.index())? =
+            Some(ReplayPool { start: 0, end: bank, alignment, from, is_complete: true });
+        let mut replay = Self::in_pools(rank, pools)?;
+        let lowest = replay.lowest_at(l1, Moment::after(fault.step?))?;
+        let top = fault.limit?.checked_add(bank.checked_sub(lowest)?)?;
+        // The log rounds sizes.
+        let region = size.checked_sub(top)?;
+        if region.abs_diff(capacity(small)?) > small.quantum {
+            return None;
+        }
+        if let Some(Some(pool)) = replay.pools.get_mut(l1.index()) {
+            (pool.start, pool.end) = (top.saturating_sub(bank), top);
+        }
+        Some(replay)
     }
 
     fn in_pools(rank: &Rank, mut pools: Vec<Option<ReplayPool>>) -> Option<Self> {
@@ -332,9 +362,24 @@ impl Replay {
         self.bank_at(pool, until)?.lowest()
     }
 
+    /// The allocation with the lowest address at a moment of the unchanged program, and that address.
+    pub fn lowest_allocation(&self, pool: PoolId, until: Moment) -> Option<(TensorId, u64)> {
+        let plan = Plan::default();
+        let state = self.state_at(&plan, until)?;
+        let places = state.places.iter().enumerate();
+        let in_pool =
+            places.filter_map(|(row, place)| place.filter(|(of, _)| *of == pool).map(|(_, at)| (at, row)));
+        let (address, row) = in_pool.min()?;
+        Some((TensorId::new(row)?, address))
+    }
+
     fn bank_at(&self, pool: PoolId, until: Moment) -> Option<Bank> {
         let plan = Plan::default();
-        let mut state = State::new(self, &plan);
+        self.state_at(&plan, until)?.banks.get_mut(pool.index())?.take()
+    }
+
+    fn state_at<'a>(&'a self, plan: &'a Plan, until: Moment) -> Option<State<'a>> {
+        let mut state = State::new(self, plan);
         for action in &self.actions[..self.count(until)] {
             match action.kind {
                 ActionKind::Free => state.free(action.row),
@@ -343,7 +388,7 @@ impl Replay {
                 }
             }
         }
-        state.banks.get_mut(pool.index())?.take()
+        Some(state)
     }
 
     /// Replays a changed program until a moment, and tries to reach the goal.
@@ -506,7 +551,7 @@ impl<'a> State<'a> {
     }
 }
 
-fn of_pool(profile: &Profile, pool: &ttmem_model::Pool) -> Option<ReplayPool> {
+fn of_pool(profile: &Profile, pool: &Pool) -> Option<ReplayPool> {
     let layout = pool.layout?;
     let capacity = pool.curve(CurveKind::Capacity)?.value_at(Moment::NEVER)?;
     let end = layout.start.checked_add(capacity)?;

@@ -99,6 +99,15 @@ pub fn ways_out(profile: &Profile, rank: &Rank, fault: &Fault) -> Option<WaysOut
     Some(WaysOut { reproduction, is_reproduced: true, lacks: Some(lacks), ways, not_enough })
 }
 
+/// The lowest tensor of a clash in a runtime log, and its address, if a replay gives it the address of the message.
+pub fn lowest_of_clash(profile: &Profile, rank: &Rank, fault: &Fault) -> Option<(TensorId, u64)> {
+    let replay =
+        Replay::of_runtime(profile, rank, fault).filter(|_| fault.kind == FaultKind::CircularBuffersClash)?;
+    let pool = rank.pool_named(profile, "L1").map(|(id, _)| id)?;
+    let found = replay.lowest_allocation(pool, Moment::after(fault.step?))?;
+    Some(found).filter(|(_, address)| Some(*address) == fault.limit)
+}
+
 /// The programs that steps run, and where their buffers end.
 fn programs(profile: &Profile, rank: &Rank) -> Vec<Program> {
     let pool = rank.pool_named(profile, "L1").map(|(id, _)| id);
@@ -186,9 +195,15 @@ impl<'a> Search<'a> {
     /// Those that are not older than the program. What a program computes from or to decides on its buffers, so its own
     /// tensors are left alone.
     fn changeable(&self) -> Vec<(usize, Allocation)> {
+        // A runtime log has no last uses, but the names of operands.
+        let operands = self.profile.op_of(self.rank, self.first).map(|op| op.operands).unwrap_or_default();
         let is_of_program = |row: usize, allocation: &Allocation| {
             let usage = TensorId::new(row).and_then(|id| self.rank.usages.of(id));
             let last = usage.and_then(|usage| usage.last_use).map(StepNumber::get);
+            let ssa = self.rank.tensors.ssa.get(row).copied().flatten();
+            if ssa.is_some_and(|ssa| operands.contains(&ssa)) {
+                return true;
+            }
             allocation.born > Moment::before(self.first) || last.is_some_and(|last| last >= self.first)
         };
         let runs = matches!(self.goal, Goal::Run { .. });

@@ -85,3 +85,19 @@ fn ways_out_work_in_the_runtime_and_less_does_not() {
         assert!(kinds.iter().any(|found| found == kind), "{kind}");
     }
 }
+
+#[test]
+fn a_clash_in_a_log_names_the_lowest_tensor_only_at_the_address_of_the_message() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/tt_log/circular-buffers-clash.log");
+    let log = std::fs::read_to_string(path).unwrap();
+    let clash = &oom(log.as_bytes())["clash"];
+    assert!(clash["lowest_tensor"].is_null() && clash["region_start"].is_null(), "{clash}");
+    // The only tensor has 32 KiB, below the region for small buffers.
+    let possible = log.replace("allocated at 1466368", "allocated at 1433600");
+    assert_ne!(possible, log);
+    let found = oom(possible.as_bytes());
+    assert_eq!(found["clash"]["lowest_tensor"]["name"], "%1", "{found}");
+    assert_eq!(found["clash"]["lowest_tensor"]["address"], 1_433_600);
+    // It is the operand of the operation that failed, which is left alone.
+    assert_eq!(found["ways_out"].as_array().unwrap().len(), 0, "{found}");
+}
