@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyEventKind};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
@@ -15,6 +15,9 @@ use super::message::Message;
 /// The shortest timeout that returns all keys that were read together; with a timeout of zero, only the first is
 /// returned.
 const A_MOMENT: Duration = Duration::from_millis(1);
+/// How often to ask for further keys after a key, and how long to wait in between.
+const LOOKS: usize = 5;
+const BETWEEN_LOOKS: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The signals that end or stop a program, and SIGWINCH. The terminal is restored before they take effect.
 const SIGNALS: [i32; 9] = [SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH];
 /// How often to check whether the listener has ended; it may be in the middle of a key.
@@ -55,11 +58,15 @@ impl Drop for Keys {
 }
 
 /// Listens until the other end of the pipe is closed. A closed terminal is an error.
+///
+/// If this thread is interrupted for longer than a moment, crossterm keeps keys that it has read already, and the terminal has
+/// nothing more to read. So after keys, it is asked again a few times.
 fn listen(end: &PipeReader, sender: &Sender<Message>) -> io::Result<()> {
     let terminal = rustix::stdio::stdin();
+    let mut looks = 0_usize;
     loop {
         let mut watched = [PollFd::new(&terminal, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
-        match poll(&mut watched, None) {
+        match poll(&mut watched, (looks > 0).then_some(&BETWEEN_LOOKS)) {
             Err(rustix::io::Errno::INTR) => continue,
             polled => polled?,
         };
@@ -70,7 +77,9 @@ fn listen(end: &PipeReader, sender: &Sender<Message>) -> io::Result<()> {
         if on_terminal.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        looks = looks.saturating_sub(1);
         while event::poll(A_MOMENT)? {
+            looks = LOOKS;
             if message(event::read()?).is_some_and(|message| sender.send(message).is_err()) {
                 return Ok(());
             }
