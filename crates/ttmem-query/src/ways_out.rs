@@ -69,7 +69,7 @@ pub struct ReplaySummary {
     pub allocations: usize,
     /// The number of them that get the same address when they are replayed.
     pub reproduced: usize,
-    /// Whether the failure is reproduced as well; if not, there are no ways out.
+    /// Whether the failure also happens in the replay; if it does not, there are no ways out.
     pub fails: bool,
 }
 

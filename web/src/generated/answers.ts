@@ -1081,7 +1081,7 @@ export type ReplaySummary = {
   allocations: number,
   /** The number of them that get the same address when they are replayed. */
   reproduced: number,
-  /** Whether the failure is reproduced as well; if not, there are no ways out. */
+  /** Whether the failure also happens in the replay; if it does not, there are no ways out. */
   fails: boolean,
 };
 

@@ -17,7 +17,7 @@ const BFLOAT8_TILE: u64 = 1088;
 pub struct WaysOut {
     /// How well the replay reproduces the program.
     pub reproduction: Reproduction,
-    /// Whether the failure happens in the replay as well. If not, there are no ways out.
+    /// Whether the failure also happens in the replay. If it does not, there are no ways out.
     pub is_reproduced: bool,
     /// The bytes per bank that are missing in the replay.
     pub lacks: Option<u64>,
