@@ -209,6 +209,11 @@ fn apply_on_cores(rank: &mut Rank, event: RankEvent) -> Option<()> {
             is_next.then(|| rank.usages.push(usage))?;
         }
         RankEvent::BankLayout(pool, layout) => rank.pools.get_mut(pool.index())?.layout = Some(layout),
+        RankEvent::AllocatorRules(pool, rules) => rank.pools.get_mut(pool.index())?.rules = Some(rules),
+        RankEvent::Reserved(segment) => {
+            rank.pools.get(segment.pool.index())?;
+            rank.reserved.push(segment);
+        }
         RankEvent::ProgramBuffer(buffer) => {
             let is_next = rank.program_buffers.step.last().is_none_or(|last| *last <= buffer.step);
             (is_next && buffer.step < rank.end()).then(|| rank.program_buffers.push(buffer))?;
@@ -394,6 +399,7 @@ impl Rank {
             say(RankEvent::Pool { name: pool.name, banks: pool.banks, quantum: pool.quantum })?;
             let Some(id) = PoolId::new(index) else { break };
             pool.layout.iter().try_for_each(|&layout| say(RankEvent::BankLayout(id, layout)))?;
+            pool.rules.iter().try_for_each(|&rules| say(RankEvent::AllocatorRules(id, rules)))?;
             pool.totals.iter().try_for_each(|&totals| say(RankEvent::PoolTotals(id, totals)))?;
             pool.sampled.iter().try_for_each(|&peak| say(RankEvent::Sampled(id, peak)))?;
             pool.replay(&mut |at, reading| match reading {
@@ -422,6 +428,7 @@ impl Rank {
         self.placements.iter().try_for_each(|placement| say(RankEvent::Placed(placement)))?;
         self.program_buffers.iter().try_for_each(|buffer| say(RankEvent::ProgramBuffer(buffer)))?;
         self.usages.iter().try_for_each(|usage| say(RankEvent::Used(usage)))?;
+        self.reserved.iter().try_for_each(|segment| say(RankEvent::Reserved(segment)))?;
         self.requires_grad
             .iter()
             .try_for_each(|(&tensor, &does)| say(RankEvent::RequiresGrad(tensor, does)))?;

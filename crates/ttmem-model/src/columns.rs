@@ -36,6 +36,7 @@ macro_rules! columns {
             }
 
             /// Whether the table has no rows.
+            #[allow(dead_code, reason = "some tables are private")]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }

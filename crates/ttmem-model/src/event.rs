@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Alias, AllocationTotals, Argument, BankLayout, Block, ByteRange, Call, CallId, CallTotals, Carried,
-    Class, CoreMemory, CutOut, Derivation, Expected, Fault, FaultDetail, Frame, HistoryRow, Label, ModuleId,
-    Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase, Placement, PoolId, ProgramBuffer,
-    RankId, Reading, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage,
-    Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks, Usage,
-    Warning,
+    Alias, AllocationTotals, AllocatorRules, Argument, BankLayout, Block, ByteRange, Call, CallId,
+    CallTotals, Carried, Class, CoreMemory, CutOut, Derivation, Expected, Fault, FaultDetail, Frame,
+    HistoryRow, Label, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase,
+    Placement, PoolId, ProgramBuffer, RankId, Reading, ReservedSegment, Restored, Run, RunId, Scope, ScopeId,
+    Seen, Session, SessionId, Snapshot, Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId,
+    TensorType, Thinned, Totals, TtnnPeaks, Usage, Warning,
 };
 use crate::error::Result;
 
@@ -191,6 +191,10 @@ pub enum RankEvent {
     Used(Usage),
     /// The addresses of a pool's banks.
     BankLayout(PoolId, BankLayout),
+    /// The settings of a pool's caching allocator.
+    AllocatorRules(PoolId, AllocatorRules),
+    /// A segment of a caching allocator at the end of the input.
+    Reserved(ReservedSegment),
 }
 
 /// The source of a profile.

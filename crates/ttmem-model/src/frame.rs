@@ -192,6 +192,8 @@ kinds! {
     96 [Event::Of(rank, RankEvent::TtnnPeaks(peaks))] (rank, peaks);
     97 [Event::Of(rank, RankEvent::Used(usage))] (rank, usage);
     98 [Event::Of(rank, RankEvent::BankLayout(pool, layout))] (rank, pool, layout);
+    100 [Event::Of(rank, RankEvent::AllocatorRules(pool, rules))] (rank, pool, rules);
+    101 [Event::Of(rank, RankEvent::Reserved(segment))] (rank, segment);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

@@ -69,8 +69,8 @@ pub enum During {
 columns! {
     /// One action of an allocator.
     row HistoryRow;
-    /// The actions of a rank's allocators, in order for each pool.
-    table History;
+    /// Some of a rank's [`History`].
+    table HistoryChunk;
     /// The pool.
     pool: PoolId,
     /// The action.
@@ -87,6 +87,61 @@ columns! {
     during: During,
     /// The time.
     time: Nanoseconds,
+}
+
+/// The number of rows in a chunk.
+const CHUNK: usize = 1 << 14;
+
+/// The actions of a rank's allocators, in order for each pool. There may be millions, so they are kept in chunks, which
+/// are released one by one while the rows are placed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    chunks: Vec<HistoryChunk>,
+}
+
+impl History {
+    /// Adds a row.
+    pub fn push(&mut self, row: HistoryRow) {
+        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+            Some(chunk) => chunk.push(row),
+            None => {
+                let mut chunk = HistoryChunk::default();
+                chunk.push(row);
+                self.chunks.push(chunk);
+            }
+        }
+    }
+
+    /// All rows, in order.
+    pub fn iter(&self) -> impl Iterator<Item = HistoryRow> + '_ {
+        self.chunks.iter().flat_map(HistoryChunk::iter)
+    }
+
+    /// The calls of all rows, in order.
+    pub fn during_mut(&mut self) -> impl Iterator<Item = &mut During> {
+        self.chunks.iter_mut().flat_map(|chunk| &mut chunk.during)
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.chunks.iter().map(HistoryChunk::len).sum()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+}
+
+impl IntoIterator for History {
+    type Item = HistoryRow;
+    type IntoIter = Box<dyn Iterator<Item = HistoryRow>>;
+
+    /// All rows, in order. Each chunk is released after its last row.
+    fn into_iter(self) -> Self::IntoIter {
+        let rows = |chunk: HistoryChunk| (0..chunk.len()).filter_map(move |index| chunk.get(index));
+        Box::new(self.chunks.into_iter().flat_map(rows))
+    }
 }
 
 columns! {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BankLayout, Moment, StrId, Totals};
+use super::{AllocatorRules, BankLayout, Moment, StrId, Totals};
 
 /// A pool: memory of one kind on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Pool {
     pub quantum: u64,
     /// The addresses of a bank, if the input has them.
     pub layout: Option<BankLayout>,
+    /// The settings of its caching allocator, if the input has them.
+    pub rules: Option<AllocatorRules>,
     /// The input's totals for the device, computed by its own rule; `None`: all banks are equal.
     pub totals: Option<Totals>,
     /// Set if the readings are samples, so it may have been higher in between; the inner value is the true peak, if the
@@ -125,6 +127,7 @@ impl Pool {
             banks,
             quantum,
             layout: None,
+            rules: None,
             totals: None,
             sampled: None,
             curves,

@@ -6,9 +6,9 @@ use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CoreMemory,
     CutOut, Derivations, Expected, Fault, FaultDetail, FromStep, History, Labels, Module, ModuleId, Moment,
     Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool, PoolId, Position,
-    ProgramBuffers, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen, Session, Snapshot, Source,
-    Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, Thinned, TtnnPeaks,
-    TypeId, Usages, Warning,
+    ProgramBuffers, ReservedSegments, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen, Session,
+    Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors,
+    Thinned, TtnnPeaks, TypeId, Usages, Warning,
 };
 
 /// The contents of one input.
@@ -81,6 +81,8 @@ pub struct Rank {
     pub program_buffers: ProgramBuffers,
     /// The last uses of allocations.
     pub usages: Usages,
+    /// The segments of caching allocators at the end of the input.
+    pub reserved: ReservedSegments,
     /// The start of the recording, in nanoseconds of Unix time.
     pub began: Option<u64>,
     /// The names of threads and streams.

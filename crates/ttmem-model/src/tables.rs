@@ -126,11 +126,13 @@ pub enum Class {
     Temporary,
     /// Unknown.
     Unknown,
+    /// PyTorch: a workspace of a library such as cuBLAS.
+    Workspace,
 }
 
 impl Class {
     /// All classes, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Weight,
         Self::Input,
         Self::Argument,
@@ -141,6 +143,7 @@ impl Class {
         Self::KvCache,
         Self::Buffer,
         Self::Temporary,
+        Self::Workspace,
         Self::Unknown,
     ];
 
@@ -158,6 +161,7 @@ impl Class {
             Self::Buffer => "buffer",
             Self::Temporary => "temporary",
             Self::Unknown => "unknown",
+            Self::Workspace => "workspace",
         }
     }
 }

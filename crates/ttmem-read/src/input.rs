@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ttmem_model::{Builder, Error, Event, Profile, Result, Sink, Source, frame};
 
 use super::siblings::Siblings;
+use super::torch_snapshot::{self, TorchSnapshot};
 use super::{Reader, Sniff, docker, folder, json, readers, rotated};
 use crate::history;
 
@@ -102,7 +103,13 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     read_into(name, options, &mut builder)?;
     let mut profile = builder.finish();
     rotated::restore_peak(&mut profile, Path::new(name));
+    let is_snapshot = profile.source.format == TorchSnapshot.name();
+    // The profile of a report is placed already.
+    let is_new = profile.ranks.iter().any(|rank| !rank.history.is_empty());
     history::place(&mut profile);
+    if is_snapshot && is_new {
+        torch_snapshot::classify(&mut profile);
+    }
     name_by_place(&mut profile, Path::new(name));
     Ok(profile)
 }

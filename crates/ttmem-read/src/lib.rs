@@ -3,6 +3,7 @@
 //! A reader looks at the first bytes to decide whether an input has its format, then turns the input into events.
 //! `open` opens the file, decompresses it and picks the reader. Queries on profiles are in another crate.
 
+mod definitions;
 mod docker;
 mod evidence;
 mod folder;
@@ -16,6 +17,7 @@ mod python_stack;
 mod reread;
 mod rotated;
 mod siblings;
+mod torch_snapshot;
 mod tt_json;
 pub mod tt_log;
 mod tt_metal;
@@ -83,6 +85,7 @@ pub fn readers() -> &'static [&'static dyn Reader] {
         &tt_json::TtJson,
         &ttrt_memory::TtrtMemory,
         &memory_profile::MemoryProfile,
+        &torch_snapshot::TorchSnapshot,
         #[cfg(feature = "sqlite")]
         &ttnn_db::TtnnDb,
         &tt_log::TtLog,

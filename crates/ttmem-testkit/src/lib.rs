@@ -8,6 +8,7 @@
 //! - [`graph`]: ttnn graph captures.
 //! - [`privileges`]: tests of file permissions that run as root.
 //! - [`random`]: a seeded random generator for tests that draw their own cases.
+//! - [`torch`]: the caching allocator of PyTorch, and its snapshots.
 //! - [`sweep`]: the number of cases that a test tries.
 
 pub mod graph;
@@ -15,4 +16,5 @@ pub mod graph;
 pub mod privileges;
 pub mod random;
 pub mod sweep;
+pub mod torch;
 pub mod tt;

@@ -56,6 +56,7 @@ const CLASSES: Record<string, string> = {
   kv_cache: "KV caches",
   buffer: "buffers",
   temporary: "temporary tensors",
+  workspace: "library workspaces",
   unknown: "unknown class",
 };
 

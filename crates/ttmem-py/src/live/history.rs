@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use ttmem::history::snapshot::{
-    ALLOCATION, HistoryCursor, Line, Mark, OTHER, RowContext, StackIndex, Stacks, Trace, Update, UpdateRow,
+    ALLOCATION, HistoryCursor, Line, LiveOrigin, Mark, OTHER, RowContext, StackIndex, Stacks, Trace, Update,
 };
 use ttmem::model::OpId;
 use ttmem::record::live::Recorder;
@@ -61,8 +61,8 @@ impl History {
             let entries = trace.entries(progress.first_new(&trace)?, &mut stacks)?;
             let (mark, counted) = (Mark::end_of(&trace)?, allocations.get(device).copied());
             let update = progress.advance(entries, end, mark, counted);
-            self.record(py, device, &update, &stacks.stacks, now_us);
             rows += update.len() as u64;
+            self.record(py, device, update, &stacks.stacks, now_us);
             self.drained.with(py, |all| {
                 if all.len() <= device {
                     all.resize_with(device + 1, HistoryCursor::default);
@@ -83,13 +83,21 @@ impl History {
 
 impl History {
     /// Records the new entries of a device.
-    fn record(&self, py: Python<'_>, device: usize, update: &Update, stacks: &Stacks, now_us: Option<u64>) {
+    fn record(
+        &self,
+        py: Python<'_>,
+        device: usize,
+        update: Update<LiveOrigin>,
+        stacks: &Stacks,
+        now_us: Option<u64>,
+    ) {
         // The CPU device has no number.
         let pool = if self.kind == "cpu" { self.kind.clone() } else { format!("{}:{device}", self.kind) };
         self.watch.get().state.with(py, |state| {
             let ids = row_context(state, &pool, now_us);
             let mut ops = vec![None; stacks.len()];
-            for UpdateRow { mut row, stack, call } in update.rows(ids) {
+            for row in update.into_rows(ids) {
+                let (stack, (mut row, call)) = (row.stack(), row.in_call());
                 if let Some(stack) = stack {
                     row.op = *ops[stack.index()].get_or_insert_with(|| op_at(state, stacks, stack));
                 }

@@ -6,8 +6,8 @@ use pyo3::types::{PyDict, PyList, PyString, PyStringMethods};
 use rustc_hash::FxHashMap;
 use ttmem::history::Contents;
 use ttmem::history::snapshot::{
-    AddressKey, BlockState, Entries, Entry, Fingerprint, Line, LineIndex, Segment, SegmentBlock, Segments,
-    StackIndex, Stacks, Trace, Within, action_of,
+    AddressKey, BlockState, Entries, Entry, Fingerprint, Line, LineIndex, LiveOrigin, Segment, SegmentBlock,
+    Segments, StackIndex, Stacks, Trace, Within, action_of,
 };
 
 use super::state::{Address, address};
@@ -82,8 +82,8 @@ impl Trace for PythonTrace<'_> {
 
 impl PythonTrace<'_> {
     /// The entries starting at `first`.
-    pub fn entries(&self, first: usize, stacks: &mut PythonStacks) -> PyResult<Entries> {
-        let mut entries = Entries::with_capacity(self.len().saturating_sub(first));
+    pub fn entries(&self, first: usize, stacks: &mut PythonStacks) -> PyResult<Entries<LiveOrigin>> {
+        let mut entries = Entries::default();
         for index in first..self.len() {
             if let Some(entry) = entry(&self.0.get_item(index)?, stacks)? {
                 entries.push(entry);
@@ -94,7 +94,7 @@ impl PythonTrace<'_> {
 }
 
 /// Converts an entry; `None` if it is unrelated to memory.
-fn entry(entry: &Bound<'_, PyAny>, stacks: &mut PythonStacks) -> PyResult<Option<Entry>> {
+fn entry(entry: &Bound<'_, PyAny>, stacks: &mut PythonStacks) -> PyResult<Option<Entry<LiveOrigin>>> {
     let py = entry.py();
     let entry = entry.cast::<PyDict>()?;
     let action = entry.get_item(intern!(py, "action"))?;
@@ -118,8 +118,7 @@ fn entry(entry: &Bound<'_, PyAny>, stacks: &mut PythonStacks) -> PyResult<Option
         address: number(entry, address)?,
         bytes: number(entry, intern!(py, "size"))?,
         time_us: number(entry, intern!(py, "time_us"))?,
-        stack,
-        within: Within::new(metadata.as_deref(), stack.is_some()),
+        origin: LiveOrigin { stack, within: Within::new(metadata.as_deref(), stack.is_some()) },
     }))
 }
 
@@ -145,6 +144,7 @@ pub(super) fn contents(segments: &Bound<'_, PyList>, device: usize) -> PyResult<
                 size: bits(&block.get_item(intern!(py, "size"))?)?,
                 requested_size: optional(intern!(py, "requested_size"))?,
                 state: BlockState::new(&block.get_item(intern!(py, "state"))?.str()?.to_cow()?),
+                origin: None,
             });
         }
     }

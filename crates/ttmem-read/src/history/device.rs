@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use ttmem_model::rules::allocator::Tiling;
-use ttmem_model::{HistoryAction, HistoryRow, Reading};
+use ttmem_model::{AllocatorRules, HistoryAction, HistoryRow, Reading};
 
 /// The index of a tensor among those that histories allocate.
 pub(super) type Made = usize;
@@ -44,6 +44,11 @@ pub(super) struct Device {
 }
 
 impl Device {
+    /// An allocator without memory.
+    pub fn new(rules: AllocatorRules) -> Self {
+        Self { tiling: Tiling::new(rules), ..Self::default() }
+    }
+
     /// The four levels.
     pub fn reading(&self) -> Reading {
         Reading {
@@ -167,7 +172,7 @@ impl Device {
     fn forget(&mut self) {
         self.doubtful.extend(self.held.drain());
         self.waiting.clear();
-        self.tiling = Tiling::default();
+        self.tiling = Tiling::new(self.tiling.rules());
         (self.allocated, self.active, self.requested) = (0, 0, 0);
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn order_calls(rank: &mut Rank) {
     let mut within = FromStep::default();
     rank.within.iter().for_each(|(step, call)| within.set(step, call.and_then(moved)));
     rank.within = within;
-    for during in &mut rank.history.during {
+    for during in rank.history.during_mut() {
         if let During::Call(call) = *during {
             *during = moved(call).map_or(During::ByTime, During::Call);
         }

@@ -4,9 +4,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::rules::outcomes::outcomes;
 use ttmem_model::{
-    Bytes, CallEnd, CallId, Class, During, FromStep, HistoryAction, HistoryRow, Label, Moment, Nanoseconds,
-    OpId, OpKind, PoolId, Profile, Rank, Reading, ScopeKind, Step, StepMarks, StepNumber, StepRow, Steps,
-    Tensor, TypeId,
+    Bytes, CallEnd, CallId, Class, During, History, HistoryAction, HistoryRow, Label, Labels, Moment,
+    Nanoseconds, OpId, OpKind, PoolId, Profile, Rank, Reading, ScopeKind, Step, StepMarks, StepNumber,
+    StepRow, Tensor, TypeId,
 };
 
 use super::device::{Device, Effect};
@@ -67,18 +67,21 @@ enum Item {
 
 fn place_rank(mut rank: Rank) -> (Rank, Notes) {
     order_calls(&mut rank);
-    let items = in_order(&rank);
-    let mut placing = Placing::new(&rank);
-    for (time, item) in items {
-        placing.open.advance(time);
-        match item {
-            Item::Step(step) => placing.step_as_it_was(step, time),
-            Item::Row(row) => placing.row(&row, time),
-            Item::Label(label) => placing.label(&label),
+    let history = std::mem::take(&mut rank.history);
+    let labels = std::mem::take(&mut rank.labels);
+    let mut placing = Placing::new(&rank, !labels.is_empty());
+    if rank.steps.is_empty() && labels.is_empty() && is_in_order(&history) {
+        // Rows are released as they are placed.
+        for row in history {
+            placing.item(row.time, Item::Row(row));
+        }
+    } else {
+        for (time, item) in in_order(&rank, &history, &labels) {
+            placing.item(time, item);
         }
     }
     let placed = placing.finish();
-    placed.give(&mut rank);
+    let notes = placed.give(&mut rank);
     let found = outcomes(&rank);
     rank.calls.outcome = found.calls;
     for tensor in found.gone_inside {
@@ -87,12 +90,22 @@ fn place_rank(mut rank: Rank) -> (Rank, Notes) {
             *class = Class::Temporary;
         }
     }
-    (rank, placed.notes)
+    (rank, notes)
+}
+
+/// Whether the rows are ordered by time, belong to no known call, and are not counters.
+fn is_in_order(history: &History) -> bool {
+    let mut last = 0;
+    history.iter().all(|row| {
+        let is_later = row.time >= last;
+        last = row.time;
+        is_later && row.action != HistoryAction::Highest && !matches!(row.during, During::Call(_))
+    })
 }
 
 /// All items with a time, ordered by time.
-fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
-    let mut items = Vec::with_capacity(rank.steps.len() + rank.history.len() + rank.labels.len());
+fn in_order(rank: &Rank, history: &History, labels: &Labels) -> Vec<(Nanoseconds, Item)> {
+    let mut items = Vec::with_capacity(rank.steps.len() + history.len() + labels.len());
     let mut times = rank.times.iter().peekable();
     let mut time = 0;
     for step in 0..rank.end() {
@@ -102,7 +115,7 @@ fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
         items.push((time, Item::Step(step)));
     }
     let mut last: FxHashMap<PoolId, Nanoseconds> = FxHashMap::default();
-    for row in rank.history.iter() {
+    for row in history.iter() {
         if row.action == HistoryAction::Highest {
             // Reported when it is read, which is before the history is.
             items.push((row.time, Item::Row(row)));
@@ -113,8 +126,8 @@ fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
         *last = time.max(*last);
         items.push((*last, Item::Row(HistoryRow { during, ..row })));
     }
-    let starts = starts(rank);
-    items.extend(rank.labels.iter().map(|label| {
+    let starts = starts(history);
+    items.extend(labels.iter().map(|label| {
         // A label of a long-lived tensor may be older than the remaining history.
         let start = starts.get(&label.pool).copied().filter(|_| lasts(label.class)).unwrap_or(0);
         (label.time.max(start), Item::Label(label))
@@ -125,9 +138,9 @@ fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
 }
 
 /// The start times of the pools' histories.
-fn starts(rank: &Rank) -> FxHashMap<PoolId, Nanoseconds> {
+fn starts(history: &History) -> FxHashMap<PoolId, Nanoseconds> {
     let mut starts = FxHashMap::default();
-    for row in rank.history.iter().filter(|row| row.action != HistoryAction::Highest) {
+    for row in history.iter().filter(|row| row.action != HistoryAction::Highest) {
         starts.entry(row.pool).or_insert(row.time);
     }
     starts
@@ -175,25 +188,34 @@ struct Placing<'a> {
     devices: FxHashMap<PoolId, Device>,
     open: OpenCalls<'a>,
     placed: Placed,
-    /// For each allocated tensor, its operation and the requested bytes.
-    origin: Vec<Option<(OpId, u64)>>,
+    /// For each allocated tensor, its operation and the requested bytes; `None` if there are no types to learn.
+    origin: Option<Vec<Option<(OpId, u64)>>>,
 }
 
 impl<'a> Placing<'a> {
-    fn new(rank: &'a Rank) -> Self {
-        let placed = Placed {
-            steps: Steps::default(),
-            step_times: Vec::new(),
-            times: FromStep::default(),
-            within: FromStep::default(),
-            now: Vec::with_capacity(rank.steps.len()),
-            made: Vec::new(),
-            requires_grad: Vec::new(),
-            states: vec![Vec::new(); rank.pools.len()],
-            notes: Notes::default(),
-        };
-        let open = OpenCalls::new(rank);
-        Self { rank, devices: FxHashMap::default(), open, placed, origin: Vec::new() }
+    fn new(rank: &'a Rank, has_labels: bool) -> Self {
+        let origin = has_labels.then(Vec::new);
+        Self {
+            rank,
+            devices: FxHashMap::default(),
+            open: OpenCalls::new(rank),
+            placed: Placed::new(rank),
+            origin,
+        }
+    }
+
+    fn item(&mut self, time: Nanoseconds, item: Item) {
+        self.open.advance(time);
+        match item {
+            Item::Step(step) => self.step_as_it_was(step, time),
+            Item::Row(row) => self.row(&row, time),
+            Item::Label(label) => self.label(&label),
+        }
+    }
+
+    fn device(&mut self, pool: PoolId) -> &mut Device {
+        let rules = || self.rank.pools.get(pool.index()).and_then(|pool| pool.rules).unwrap_or_default();
+        self.devices.entry(pool).or_insert_with(|| Device::new(rules()))
     }
 
     fn step_as_it_was(&mut self, step: Step, time: Nanoseconds) {
@@ -205,9 +227,10 @@ impl<'a> Placing<'a> {
 
     fn row(&mut self, row: &HistoryRow, time: Nanoseconds) {
         let (pool, next) = (row.pool.index(), self.placed.made.len());
-        let device = self.devices.entry(row.pool).or_default();
+        let device = self.device(row.pool);
         let gone = if says_what_is_there(row.action) { Vec::new() } else { device.take_doubtful() };
         self.placed.all_gone(gone);
+        let device = self.device(row.pool);
         let effect = device.apply(row, next);
         let was_higher = row.action == HistoryAction::Highest && device.was_higher(row.bytes);
         let mut reading = device.reading();
@@ -254,6 +277,10 @@ impl<'a> Placing<'a> {
             fault.is_last &= !is_made;
         }
         let step = self.placed.end().checked_sub(1).filter(|_| is_made);
+        // The first operation is that of rows without one.
+        if !is_made && row.op.index() > 0 {
+            self.placed.restored.push((self.placed.made.len(), row.op));
+        }
         self.placed.made.push(Tensor {
             ty: None,
             pool: row.pool,
@@ -266,7 +293,9 @@ impl<'a> Placing<'a> {
             step: step.and_then(StepNumber::new),
             name: None,
         });
-        self.origin.push(is_made.then_some((row.op, row.bytes)));
+        if let Some(origin) = &mut self.origin {
+            origin.push(is_made.then_some((row.op, row.bytes)));
+        }
     }
 
     /// The class of a tensor allocated in a call, unless a label says otherwise.
@@ -281,9 +310,9 @@ impl<'a> Placing<'a> {
     }
 
     fn label(&mut self, label: &Label) {
-        let device = self.devices.entry(label.pool).or_default();
+        let device = self.device(label.pool);
         let Some(made) = device.at(label.address).or_else(|| self.found(label)) else { return };
-        let tensor = &mut self.placed.made[made];
+        let Some(mut tensor) = self.placed.made.get(made) else { return };
         // A module's result or a tensor saved by autograd may also be a parameter, and a module's argument another's
         // result.
         let (was, is) = (strength(tensor.class), strength(label.class));
@@ -292,6 +321,8 @@ impl<'a> Placing<'a> {
             tensor.ty = label.ty.or(tensor.ty);
         }
         tensor.ty = tensor.ty.or(label.ty);
+        tensor.name = tensor.name.or(label.name);
+        self.placed.relabel(made, &tensor);
         if let Some(does) = label.requires_grad {
             self.placed.requires_grad.push((made, does));
         }
@@ -332,18 +363,20 @@ impl<'a> Placing<'a> {
 
     /// Tensors of the same size allocated by the same line get the same type, unless the known types differ.
     fn learn_types(&mut self) {
+        let Some(origins) = &self.origin else { return };
+        let types = &mut self.placed.made.ty;
         let mut known: FxHashMap<(OpId, u64), Option<TypeId>> = FxHashMap::default();
-        for (tensor, origin) in self.placed.made.iter().zip(&self.origin) {
-            if let (Some(ty), Some(origin)) = (tensor.ty, *origin) {
+        for (ty, origin) in types.iter().zip(origins) {
+            if let (Some(ty), Some(origin)) = (*ty, *origin) {
                 known
                     .entry(origin)
                     .and_modify(|have| *have = have.filter(|have| *have == ty))
                     .or_insert(Some(ty));
             }
         }
-        for (tensor, origin) in self.placed.made.iter_mut().zip(&self.origin) {
-            if tensor.ty.is_none() {
-                tensor.ty = origin.and_then(|origin| known.get(&origin).copied().flatten());
+        for (ty, origin) in types.iter_mut().zip(origins) {
+            if ty.is_none() {
+                *ty = origin.and_then(|origin| known.get(&origin).copied().flatten());
             }
         }
     }
@@ -354,7 +387,7 @@ const STRONGEST: u8 = 2;
 /// The precedence of a class when a tensor has several labels.
 fn strength(class: Class) -> u8 {
     match class {
-        Class::Unknown | Class::Temporary => 0,
+        Class::Unknown | Class::Temporary | Class::Workspace => 0,
         Class::Activation | Class::Input | Class::Argument => 1,
         Class::Weight
         | Class::Parameter

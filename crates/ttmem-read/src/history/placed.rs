@@ -2,8 +2,8 @@
 //! live.
 
 use ttmem_model::{
-    CallId, FromStep, Moment, Nanoseconds, Pool, Position, Rank, Reading, Step, StepNumber, StepRow, Steps,
-    Tensor, TensorId,
+    CallId, FromStep, Moment, Nanoseconds, OpId, Pool, Position, Rank, Reading, Restored, Step, StepNumber,
+    StepRow, Steps, Tensor, TensorId, Tensors,
 };
 
 use super::device::Made;
@@ -12,19 +12,48 @@ use super::notes::Notes;
 /// The result of placing a history.
 pub(super) struct Placed {
     pub steps: Steps,
-    pub step_times: Vec<Nanoseconds>,
     pub times: FromStep<Nanoseconds>,
     pub within: FromStep<Option<CallId>>,
     /// The new number of each step that was recorded live.
     pub now: Vec<Step>,
-    pub made: Vec<Tensor>,
+    pub made: Tensors,
     pub requires_grad: Vec<(usize, bool)>,
+    /// The operations of tensors that existed before the history.
+    pub restored: Vec<(usize, OpId)>,
     /// The levels of each pool.
-    pub states: Vec<Vec<(Moment, Reading)>>,
+    levels: Vec<Levels>,
     pub notes: Notes,
 }
 
+/// The levels of a pool.
+enum Levels {
+    /// All of them, because nothing was observed live.
+    Whole(Pool),
+    /// Those of the history, to be combined with those observed live.
+    Part(Vec<(Moment, Reading)>),
+}
+
+impl Levels {
+    fn new(pool: &Pool) -> Self {
+        if pool.observed.is_empty() { Self::Whole(pool.clone()) } else { Self::Part(Vec::new()) }
+    }
+}
+
 impl Placed {
+    pub fn new(rank: &Rank) -> Self {
+        Self {
+            steps: Steps::default(),
+            times: FromStep::default(),
+            within: FromStep::default(),
+            now: Vec::with_capacity(rank.steps.len()),
+            made: Tensors::default(),
+            requires_grad: Vec::new(),
+            restored: Vec::new(),
+            levels: rank.pools.iter().map(Levels::new).collect(),
+            notes: Notes::default(),
+        }
+    }
+
     pub fn end(&self) -> Position {
         u32::try_from(self.steps.len()).unwrap_or(u32::MAX).min(Moment::MAX_STEPS)
     }
@@ -35,7 +64,6 @@ impl Placed {
             return;
         }
         self.steps.push(row);
-        self.step_times.push(time);
         self.times.set(step, time);
         self.within.set(step, within);
     }
@@ -43,13 +71,24 @@ impl Placed {
     /// Marks these tensors as freed at the current position.
     pub fn all_gone(&mut self, gone: impl IntoIterator<Item = Made>) {
         let at = Moment::early(self.end());
-        gone.into_iter().for_each(|gone| self.made[gone].dies = at);
+        gone.into_iter().for_each(|gone| self.made.dies[gone] = at);
+    }
+
+    /// Sets what labels say about a tensor.
+    pub fn relabel(&mut self, made: Made, tensor: &Tensor) {
+        let Tensor { ty, class, name, .. } = *tensor;
+        (self.made.ty[made], self.made.class[made], self.made.name[made]) = (ty, class, name);
     }
 
     /// Sets the levels of a pool at the current position.
     pub fn state(&mut self, pool: usize, reading: Reading) {
         let at = Moment::early(self.end());
-        self.states[pool].push((at, reading));
+        match &mut self.levels[pool] {
+            Levels::Whole(pool) => {
+                pool.observe(at, &reading);
+            }
+            Levels::Part(states) => states.push((at, reading)),
+        }
     }
 
     /// Converts an earlier moment to the new steps.
@@ -70,15 +109,16 @@ impl Placed {
 
     /// The position at a time, for an event that came after the given number of steps that were recorded live.
     fn position_at(&self, steps: Position, time: Nanoseconds, is_end: bool) -> Position {
-        let (from, until) = (self.position_after(steps), self.now.get(steps as usize).copied());
-        let (from, until) = (from as usize, until.map_or(self.steps.len(), |until| until as usize));
-        let between = self.step_times.get(from..until).unwrap_or_default();
-        let inside = between.partition_point(|&step| if is_end { step <= time } else { step < time });
-        u32::try_from(from + inside).unwrap_or(u32::MAX)
+        let from = self.position_after(steps);
+        let until = self.now.get(steps as usize).copied().unwrap_or_else(|| self.end());
+        let is_before = |step: &Nanoseconds| if is_end { *step <= time } else { *step < time };
+        let entry = self.times.value.partition_point(is_before);
+        let at = self.times.step.get(entry).copied().unwrap_or_else(|| self.end());
+        at.clamp(from, until.max(from))
     }
 
     /// Writes the result to the rank.
-    pub fn give(&self, rank: &mut Rank) {
+    pub fn give(mut self, rank: &mut Rank) -> Notes {
         for fault in &mut rank.faults {
             fault.step = fault.step.and_then(|step| self.position_after(step + 1).checked_sub(1));
         }
@@ -89,9 +129,18 @@ impl Placed {
             let step = rank.tensors.step[tensor].and_then(|step| self.now.get(step.get() as usize));
             rank.tensors.step[tensor] = step.copied().and_then(StepNumber::new);
         }
-        self.made.iter().for_each(|&tensor| rank.tensors.push(tensor));
+        let made = std::mem::take(&mut self.made);
+        if seen_live == 0 {
+            rank.tensors = made;
+        } else {
+            made.iter().for_each(|tensor| rank.tensors.push(tensor));
+        }
         for &(made, does) in &self.requires_grad {
             rank.requires_grad.extend(TensorId::new(seen_live + made).map(|tensor| (tensor, does)));
+        }
+        for &(made, op) in &self.restored {
+            let restored = Restored { op: Some(op), scope: None };
+            rank.restored.extend(TensorId::new(seen_live + made).map(|tensor| (tensor, restored)));
         }
         for index in 0..rank.calls.len() {
             let (began, first) = (rank.calls.began[index], rank.calls.first[index]);
@@ -103,17 +152,19 @@ impl Placed {
         for snapshot in &mut rank.snapshots {
             snapshot.at = Moment::early(self.position_at(snapshot.at.position(), snapshot.time, true));
         }
-        for (pool, states) in rank.pools.iter_mut().zip(&self.states) {
-            *pool = self.pool(pool, states);
+        for (pool, levels) in rank.pools.iter_mut().zip(std::mem::take(&mut self.levels)) {
+            *pool = match levels {
+                Levels::Whole(placed) => placed,
+                Levels::Part(states) => self.combined(pool, states),
+            };
         }
-        rank.steps = self.steps.clone();
-        (rank.times, rank.within) = (self.times.clone(), self.within.clone());
-        (rank.history, rank.labels) = Default::default();
+        (rank.steps, rank.times, rank.within) = (self.steps, self.times, self.within);
+        self.notes
     }
 
-    /// Combines the earlier states of a pool with those from its history.
-    fn pool(&self, was: &Pool, states: &[(Moment, Reading)]) -> Pool {
-        let mut all = states.to_vec();
+    /// Combines the states of a pool that were observed live with those from its history.
+    fn combined(&self, was: &Pool, states: Vec<(Moment, Reading)>) -> Pool {
+        let mut all = states;
         let said = was.replay(&mut |at, reading| {
             all.push((self.moment(at), reading.unwrap_or_default()));
             Ok(())
@@ -121,7 +172,7 @@ impl Placed {
         debug_assert!(said.is_ok(), "merging states cannot fail");
         all.sort_by_key(|(at, _)| *at);
         let mut pool = Pool::new(was.name, was.banks, was.quantum);
-        (pool.totals, pool.maps) = (was.totals, was.maps.clone());
+        (pool.totals, pool.maps, pool.rules) = (was.totals, was.maps.clone(), was.rules);
         for (at, reading) in all {
             pool.observe(at, &reading);
         }

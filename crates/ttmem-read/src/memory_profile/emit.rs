@@ -3,20 +3,19 @@
 //! The period up to a snapshot is a step with the checkpoint's name, so that the peak has a name and each reading a
 //! time. If a snapshot lists devices but not this one, the device's usage was 0.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
 use ttmem_model::words::{by_count, counted, counted_as};
 use ttmem_model::{
-    Call, CallId, Error, Event, LaneId, Moment, Op, OpId, OpKind, OpTotals, Outcome, PoolId, Position,
-    RankEvent, RankId, Reading, Result, Scope, ScopeId, ScopeKind, Seen, Sink, Snapshot, StepMarks, StepRow,
-    StrId, Warning,
+    Call, CallId, Moment, Op, OpId, OpKind, OpTotals, Outcome, PoolId, Position, RankEvent, Reading, Result,
+    ScopeId, Seen, Sink, Snapshot, StepMarks, StepRow, StrId,
 };
 
 use super::document::{Document, Invocation};
 use super::time::Clock;
+use crate::definitions::{Definitions, row};
 use crate::json::Corruption;
 
 /// The name of a step that ends with an unnamed snapshot.
@@ -33,15 +32,16 @@ pub(super) fn emit(document: &Document, corruption: Option<Corruption>, sink: &m
     let clock = Clock::new(document.began, times);
     let mut emitter = Emitter::new(sink)?;
     if let Some(began) = clock.began() {
-        emitter.say(RankEvent::Began(began))?;
+        emitter.definitions.say(RankEvent::Began(began))?;
     }
     let looks = looks(document, &clock);
     emitter.looks(&looks, document)?;
     emitter.calls(&calls(document, &clock), &looks)?;
     for operation in &document.operations {
-        let name = emitter.text(&operation.name)?;
-        let shapes = operation.shapes.as_deref().map(|shapes| emitter.text(shapes)).transpose()?;
-        emitter.say(RankEvent::OpTotals(OpTotals {
+        let name = emitter.definitions.text(&operation.name)?;
+        let shapes =
+            operation.shapes.as_deref().map(|shapes| emitter.definitions.text(shapes)).transpose()?;
+        emitter.definitions.say(RankEvent::OpTotals(OpTotals {
             name,
             count: operation.count,
             cpu_time: operation.cpu_time,
@@ -54,9 +54,9 @@ pub(super) fn emit(document: &Document, corruption: Option<Corruption>, sink: &m
     emitter.warnings(document)?;
     if let Some(Corruption { line, why }) = corruption {
         let message = format!("the profile is corrupt ({why}); the report covers what precedes this line");
-        return emitter.warn(Some(line), message);
+        return emitter.definitions.warn(Some(line), message);
     }
-    emitter.sink.take(Event::End)
+    emitter.definitions.end()
 }
 
 /// A reading of the devices.
@@ -144,77 +144,24 @@ fn calls<'a>(document: &'a Document, clock: &Clock) -> Vec<Timed<'a>> {
 /// Represents any thread; no thread has this name.
 const ANYWHERE: &str = "\0";
 
-/// Emits events, and keeps track of definitions.
+/// Emits events.
 struct Emitter<'s> {
-    sink: &'s mut dyn Sink,
-    rank: RankId,
-    texts: FxHashMap<String, StrId>,
+    definitions: Definitions<'s>,
     ops: FxHashMap<StrId, OpId>,
-    lanes: FxHashMap<StrId, LaneId>,
-    scopes: FxHashMap<(Option<ScopeId>, StrId), ScopeId>,
 }
 
 impl<'s> Emitter<'s> {
     fn new(sink: &'s mut dyn Sink) -> Result<Self> {
-        sink.take(Event::Rank { label: None })?;
-        Ok(Self {
-            sink,
-            rank: row(RankId::new(0))?,
-            texts: FxHashMap::default(),
-            ops: FxHashMap::default(),
-            lanes: FxHashMap::default(),
-            scopes: FxHashMap::default(),
-        })
-    }
-
-    fn say(&mut self, event: RankEvent) -> Result<()> {
-        self.sink.take(Event::Of(self.rank, event))
-    }
-
-    fn warn(&mut self, line: Option<u64>, message: String) -> Result<()> {
-        self.sink.take(Event::Warning(Warning { line, message }))
-    }
-
-    fn text(&mut self, text: &str) -> Result<StrId> {
-        if let Some(&id) = self.texts.get(text) {
-            return Ok(id);
-        }
-        let id = row(StrId::new(self.texts.len()))?;
-        self.texts.insert(text.to_owned(), id);
-        self.sink.take(Event::Text(Cow::Borrowed(text)))?;
-        Ok(id)
+        Ok(Self { definitions: Definitions::new(sink)?, ops: FxHashMap::default() })
     }
 
     fn op(&mut self, name: &str) -> Result<OpId> {
-        let name = self.text(name)?;
+        let name = self.definitions.text(name)?;
         if let Some(&id) = self.ops.get(&name) {
             return Ok(id);
         }
-        let id = row(OpId::new(self.ops.len()))?;
+        let id = self.definitions.new_op(Op::new(name, OpKind::Compute), None)?;
         self.ops.insert(name, id);
-        self.sink.take(Event::Op(Op::new(name, OpKind::Compute)))?;
-        Ok(id)
-    }
-
-    fn lane(&mut self, name: &str) -> Result<LaneId> {
-        let name = self.text(name)?;
-        if let Some(&id) = self.lanes.get(&name) {
-            return Ok(id);
-        }
-        let id = row(LaneId::new(self.lanes.len()))?;
-        self.lanes.insert(name, id);
-        self.say(RankEvent::Lane { name })?;
-        Ok(id)
-    }
-
-    fn scope(&mut self, parent: Option<ScopeId>, name: &str) -> Result<ScopeId> {
-        let name = self.text(name)?;
-        if let Some(&id) = self.scopes.get(&(parent, name)) {
-            return Ok(id);
-        }
-        let id = row(ScopeId::new(self.scopes.len()))?;
-        self.scopes.insert((parent, name), id);
-        self.say(RankEvent::Scope(Scope { name, parent, kind: ScopeKind::Operation }))?;
         Ok(id)
     }
 
@@ -224,19 +171,28 @@ impl<'s> Emitter<'s> {
         let stated = document.peaks.iter().map(|(name, _)| name.as_str());
         for name in looks.iter().flat_map(|look| look.pools.iter().map(|(name, _)| *name)).chain(stated) {
             if !pools.contains_key(name) {
-                let text = self.text(name)?;
+                let text = self.definitions.text(name)?;
                 let pool = row(PoolId::new(pools.len()))?;
                 pools.insert(name, pool);
-                self.say(RankEvent::Pool { name: text, banks: Some(1), quantum: document.quantum })?;
+                self.definitions.say(RankEvent::Pool {
+                    name: text,
+                    banks: Some(1),
+                    quantum: document.quantum,
+                })?;
                 let peak = document.peaks.iter().find(|(device, _)| device == name).map(|(_, peak)| *peak);
-                self.say(RankEvent::Sampled(pool, peak))?;
+                self.definitions.say(RankEvent::Sampled(pool, peak))?;
             }
         }
         let mut seen: BTreeMap<&str, bool> = pools.keys().map(|name| (*name, false)).collect();
         for (step, look) in (0..Moment::MAX_STEPS).zip(looks) {
             let op = self.op(look.name.unwrap_or(UNNAMED))?;
-            self.say(RankEvent::Time(step, look.time))?;
-            self.say(RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))?;
+            self.definitions.say(RankEvent::Time(step, look.time))?;
+            self.definitions.say(RankEvent::Step(StepRow {
+                op,
+                run: None,
+                offset: 0,
+                marks: StepMarks::default(),
+            }))?;
             let at = Moment::after(step);
             for (&name, &pool) in &pools {
                 let said = look.pools.iter().find(|(device, _)| *device == name).map(|(_, bytes)| *bytes);
@@ -247,11 +203,11 @@ impl<'s> Emitter<'s> {
                 };
                 seen.insert(name, true);
                 let reading = Reading { allocated: Some(bytes), ..Reading::default() };
-                self.say(RankEvent::State(pool, at, reading))?;
+                self.definitions.say(RankEvent::State(pool, at, reading))?;
             }
             if look.is_snapshot {
-                let name = look.name.map(|name| self.text(name)).transpose()?;
-                self.say(RankEvent::Snapshot(Snapshot { name, at, time: look.time }))?;
+                let name = look.name.map(|name| self.definitions.text(name)).transpose()?;
+                self.definitions.say(RankEvent::Snapshot(Snapshot { name, at, time: look.time }))?;
             }
         }
         Ok(())
@@ -264,12 +220,12 @@ impl<'s> Emitter<'s> {
         };
         let mut scopes: Vec<ScopeId> = Vec::with_capacity(calls.len());
         for (index, call) in calls.iter().enumerate() {
-            let lane = self.lane(call.row.thread.as_deref().unwrap_or(NO_THREAD))?;
-            let scope = self.scope(call.parent.map(|parent| scopes[parent]), &call.row.name)?;
+            let lane = self.definitions.lane(call.row.thread.as_deref().unwrap_or(NO_THREAD))?;
+            let scope = self.definitions.scope(call.parent.map(|parent| scopes[parent]), &call.row.name)?;
             scopes.push(scope);
             let id = row(CallId::new(index))?;
             let outcome = call.end().and_then(|ended| outcome(call, ended, position(ended)));
-            self.say(RankEvent::Call(Call {
+            self.definitions.say(RankEvent::Call(Call {
                 scope,
                 lane,
                 parent: call.parent.and_then(CallId::new),
@@ -280,7 +236,7 @@ impl<'s> Emitter<'s> {
             }))?;
             if outcome.is_none() {
                 let seen = Seen { ended: call.end(), change: call.row.change };
-                self.say(RankEvent::Seen(id, seen))?;
+                self.definitions.say(RankEvent::Seen(id, seen))?;
             }
         }
         Ok(())
@@ -296,7 +252,7 @@ impl<'s> Emitter<'s> {
         ];
         for (count, what, why) in rows.into_iter().filter(|(count, ..)| *count > 0) {
             let (rows, were) = (counted(count, what), by_count(count, "was", "were"));
-            self.warn(None, format!("{rows} {why} {were} skipped"))?;
+            self.definitions.warn(None, format!("{rows} {why} {were} skipped"))?;
         }
         let mut listed: FxHashMap<&str, u64> = FxHashMap::default();
         for call in &document.calls {
@@ -317,7 +273,7 @@ impl<'s> Emitter<'s> {
                 counted(*count, "time"),
                 counted_as(listed, "call is", "calls are")
             );
-            self.warn(None, message)?;
+            self.definitions.warn(None, message)?;
         }
         Ok(())
     }
@@ -336,8 +292,4 @@ fn outcome(call: &Timed<'_>, ended: u64, end: Position) -> Option<Outcome> {
         allocations: bytes.allocations,
         frees: bytes.frees,
     })
-}
-
-fn row<T>(id: Option<T>) -> Result<T> {
-    id.ok_or_else(|| Error::NotFound("too many rows".into()))
 }

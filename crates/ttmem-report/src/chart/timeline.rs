@@ -330,6 +330,7 @@ fn color(class: Class) -> Color {
         Class::KvCache => Color(0xd9, 0xc2, 0x4f),
         Class::Buffer => Color(0x9a, 0xa8, 0xd6),
         Class::Temporary => Color(0xf0, 0xc4, 0x9a),
+        Class::Workspace => Color(0xa8, 0x93, 0x80),
         Class::Unknown => Color(0xcc, 0xcc, 0xcc),
     }
 }

@@ -226,6 +226,7 @@ fn plural_class(class: &str) -> String {
         "kv_cache" => "KV caches".into(),
         "buffer" => "buffers".into(),
         "temporary" => "temporary tensors".into(),
+        "workspace" => "library workspaces".into(),
         "unknown" => "unknown class".into(),
         other => other.into(),
     }

@@ -50,8 +50,8 @@ impl Trace for JsonTrace<'_> {
 }
 
 impl JsonTrace<'_> {
-    fn entries(&self, first: usize) -> Entries {
-        let mut entries = Entries::with_capacity(self.0.len() - first);
+    fn entries(&self, first: usize) -> Entries<LiveOrigin> {
+        let mut entries = Entries::default();
         for entry in &self.0[first..] {
             let Some(action) = action_of(entry["action"].as_str().unwrap()) else { continue };
             let key = match AddressKey::of(action) {
@@ -63,8 +63,10 @@ impl JsonTrace<'_> {
                 address: entry[key].as_u64().unwrap(),
                 bytes: entry["size"].as_u64().unwrap(),
                 time_us: entry["time_us"].as_u64().unwrap(),
-                stack: None,
-                within: Within::new(entry["user_metadata"].as_str(), false),
+                origin: LiveOrigin {
+                    stack: None,
+                    within: Within::new(entry["user_metadata"].as_str(), false),
+                },
             });
         }
         entries
@@ -85,6 +87,7 @@ fn contents(snapshot: &Value) -> Contents {
                 size: block["size"].as_u64().unwrap(),
                 requested_size: block["requested_size"].as_u64(),
                 state: BlockState::new(block["state"].as_str().unwrap()),
+                origin: None,
             });
         }
     }
@@ -111,8 +114,9 @@ fn recorded(name: &str) -> Profile {
         recorder.op(name, None, None)
     });
     let began = trace.time_us(0).map(|first| first * 1000).unwrap();
-    for row in update.rows(RowContext { pool, allocation, other, began, now: 0 }) {
-        recorder.history(row.row, row.call);
+    for row in update.into_rows(RowContext { pool, allocation, other, began, now: 0 }) {
+        let (row, call) = row.in_call();
+        recorder.history(row, call);
     }
     recorder.finish().unwrap();
     read::open(path.to_str().unwrap()).unwrap()
@@ -167,11 +171,11 @@ fn a_trace_that_is_read_in_pieces_is_as_one() {
         let part = JsonTrace(&whole.0[until.saturating_sub(2500)..until]);
         let (Ok(first), Ok(mark)) = (progress.first_new(&part), Mark::end_of(&part));
         let new = part.entries(first);
-        new.as_slice().iter().for_each(|&entry| pieces.push(entry));
-        counts.insert(until, new.as_slice().len());
+        new.iter().for_each(|&entry| pieces.push(entry));
+        counts.insert(until, new.len());
         let update = progress.advance(new, Contents::default(), mark, None);
         assert_eq!(update.len(), counts[&until]);
     }
     assert_eq!(counts[&whole.0.len()], 0, "the same snapshot once more has nothing new");
-    assert_eq!(pieces.as_slice(), all.as_slice());
+    assert!(pieces.iter().eq(all.iter()));
 }

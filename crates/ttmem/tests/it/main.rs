@@ -24,6 +24,7 @@ mod model_evidence;
 mod numbers_agree;
 mod phases;
 mod read_memory_profile;
+mod read_torch_snapshot;
 mod read_tt_json;
 mod read_tt_log;
 mod read_tt_metal_log;

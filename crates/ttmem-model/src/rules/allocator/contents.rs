@@ -1,6 +1,6 @@
 //! The contents of an allocator's memory at a moment, derived forwards from its actions or backwards from its end.
 
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
 
 use super::tiling::Tiling;
 use crate::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
@@ -14,13 +14,15 @@ pub struct Block {
     pub block: Option<u64>,
     /// The program has freed it, but a stream may still use it.
     pub is_waiting: bool,
+    /// The origin of its allocation, by a number of whoever added the block.
+    pub origin: Option<u32>,
 }
 
 /// The contents of an allocator's memory.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     tiling: Tiling,
-    blocks: BTreeMap<u64, Block>,
+    blocks: FxHashMap<u64, Block>,
 }
 
 impl Contents {
@@ -51,7 +53,7 @@ impl Contents {
             HistoryAction::Released | HistoryAction::Unmapped => self.tiling.release(address, bytes),
             HistoryAction::There | HistoryAction::Allocated => {
                 let block = row.block.get().unwrap_or_else(|| self.tiling.allocate(address, bytes));
-                self.add_block(address, Block { bytes, block: Some(block), is_waiting: false });
+                self.add_block(address, Block { bytes, block: Some(block), is_waiting: false, origin: None });
             }
             HistoryAction::FreeRequested => {
                 if let Some(block) = self.blocks.get_mut(&address) {
@@ -80,7 +82,7 @@ impl Contents {
     }
 
     fn undo(&mut self, action: HistoryAction, address: u64, bytes: u64) {
-        let gone = |is_waiting| Block { bytes, block: None, is_waiting };
+        let gone = |is_waiting| Block { bytes, block: None, is_waiting, origin: None };
         match action {
             HistoryAction::Reserved | HistoryAction::Mapped => self.tiling.release(address, bytes),
             HistoryAction::Released => self.tiling.reserve(address, bytes, false),
@@ -105,23 +107,39 @@ impl Contents {
         }
     }
 
-    /// Rows that reproduce the contents as of a time, without any previous state.
-    pub fn rows(&self, pool: PoolId, time: Nanoseconds) -> impl Iterator<Item = HistoryRow> + '_ {
+    /// The blocks, by address.
+    pub fn blocks(&self) -> Vec<(u64, Block)> {
+        let mut blocks: Vec<_> = self.blocks.iter().map(|(&address, &block)| (address, block)).collect();
+        blocks.sort_unstable_by_key(|(address, _)| *address);
+        blocks
+    }
+
+    /// Rows that reproduce the contents as of a time, without any previous state, and the origins of blocks.
+    pub fn rows(
+        &self,
+        pool: PoolId,
+        time: Nanoseconds,
+    ) -> impl Iterator<Item = (HistoryRow, Option<u32>)> + use<> {
         // The first operation of a recording, because segments have no operation.
         let op = OpId::new(0);
         let row = move |action, address, bytes, block: Option<u64>| {
             let (block, during) = (Bytes::from(block), During::NoCall);
             op.map(|op| HistoryRow { pool, action, address, bytes, block, op, during, time })
         };
-        let segments = self.tiling.segments().map(move |(address, bytes, grows)| {
+        let mut rows = Vec::new();
+        for (address, bytes, grows) in self.tiling.segments() {
             let action = if grows { HistoryAction::Mapped } else { HistoryAction::Reserved };
-            row(action, address, bytes, None)
-        });
-        let blocks = self.blocks.iter().flat_map(move |(&address, block)| {
-            let waits =
-                block.is_waiting.then(|| row(HistoryAction::FreeRequested, address, block.bytes, None));
-            [Some(row(HistoryAction::There, address, block.bytes, block.block)), waits].into_iter().flatten()
-        });
-        segments.chain(blocks).flatten()
+            rows.extend(row(action, address, bytes, None).map(|row| (row, None)));
+        }
+        // From the end, because the size of a block may follow from the next one.
+        for (address, block) in self.blocks().into_iter().rev() {
+            let there = row(HistoryAction::There, address, block.bytes, block.block);
+            rows.extend(there.map(|row| (row, block.origin)));
+            if block.is_waiting {
+                let waits = row(HistoryAction::FreeRequested, address, block.bytes, None);
+                rows.extend(waits.map(|row| (row, None)));
+            }
+        }
+        rows.into_iter()
     }
 }

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::{AllocatorRules, ROUNDING_CLASSES};
+
 /// Blocks are multiples of this.
 const BLOCK: u64 = 512;
 /// Allocations up to this size are in separate segments, which are split more finely.
@@ -24,9 +26,20 @@ pub struct Tiling {
     segments: BTreeMap<u64, Segment>,
     blocks: BTreeMap<u64, u64>,
     reserved: u64,
+    rules: AllocatorRules,
 }
 
 impl Tiling {
+    /// An empty memory, divided by these rules.
+    pub fn new(rules: AllocatorRules) -> Self {
+        Self { rules, ..Self::default() }
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> AllocatorRules {
+        self.rules
+    }
+
     /// The bytes reserved from the driver.
     pub fn reserved(&self) -> u64 {
         self.reserved
@@ -105,13 +118,17 @@ impl Tiling {
     }
 
     fn block_for(&self, address: u64, bytes: u64) -> u64 {
-        let wanted = bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(bytes);
+        let wanted = rounded(bytes, &self.rules);
         let Some((start, segment)) = self.segment_of(address) else { return wanted };
         let end = start.saturating_add(segment.bytes);
         let next =
             self.blocks.range(address.saturating_add(1)..).next().map_or(end, |(&next, _)| next.min(end));
         let Some(left) = (next - address).checked_sub(wanted) else { return wanted };
-        let is_cut = if wanted <= SMALL || segment.grows { left >= BLOCK } else { left > SMALL };
+        let is_cut = if wanted <= SMALL || segment.grows || self.rules.is_expandable {
+            left >= BLOCK
+        } else {
+            left > SMALL && self.rules.max_split.is_none_or(|max| wanted < max)
+        };
         if is_cut { wanted } else { wanted + left }
     }
 
@@ -119,6 +136,24 @@ impl Tiling {
         let (&start, &segment) = self.segments.range(..=address).next_back()?;
         (address < start.saturating_add(segment.bytes)).then_some((start, segment))
     }
+}
+
+/// The size that an allocator searches for: a multiple of 512 bytes, or of a division of the next lower power of two.
+fn rounded(bytes: u64, rules: &AllocatorRules) -> u64 {
+    let divisions = u64::from(rules.divisions[size_class(bytes)]);
+    if divisions > 1 && bytes > BLOCK.saturating_mul(divisions) {
+        let power = 1_u64 << bytes.ilog2();
+        let division = power / divisions.next_power_of_two();
+        return bytes.checked_next_multiple_of(division.max(1)).unwrap_or(bytes);
+    }
+    bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(bytes)
+}
+
+/// The size class that determines the rounding: 0 up to 2 MiB, then one for each power of two.
+fn size_class(bytes: u64) -> usize {
+    const FIRST: u32 = 20;
+    let class = bytes.max(1).ilog2().saturating_sub(FIRST) as usize;
+    class.min(ROUNDING_CLASSES - 1)
 }
 
 #[cfg(test)]
@@ -173,5 +208,33 @@ mod tests {
         tiling.reserve(0, 20 * MIB, false);
         tiling.reserve(20 * MIB, 20 * MIB, false);
         assert_eq!(tiling.allocate(0, 20 * MIB - MIB / 2), 20 * MIB);
+    }
+
+    /// The values are those of PyTorch's documentation of `roundup_power2_divisions`, and of its rule.
+    #[test]
+    fn sizes_are_rounded_to_divisions_of_powers_of_two() {
+        let mut rules = AllocatorRules::default();
+        assert_eq!([0, 1, 512, 513, 1200].map(|bytes| rounded(bytes, &rules)), [512, 512, 512, 1024, 1536]);
+        rules.divisions = [4; ROUNDING_CLASSES];
+        // With four divisions, 1200 is rounded up to a multiple of 256. Up to four blocks, it is a multiple of 512.
+        assert_eq!(rounded(1200, &rules), 1536);
+        assert_eq!(rounded(5000, &rules), 5120);
+        assert_eq!(rounded(4096, &rules), 4096);
+        assert_eq!(rounded(5 * MIB + 1, &rules), 6 * MIB);
+        rules.divisions = [0; ROUNDING_CLASSES];
+        rules.divisions[2] = 8;
+        assert_eq!(rounded(5 * MIB + 1, &rules), 5 * MIB + MIB / 2);
+        assert_eq!(rounded(9 * MIB + 1, &rules), 9 * MIB + 512);
+        assert_eq!(rounded(u64::MAX, &rules), u64::MAX);
+    }
+
+    #[test]
+    fn blocks_above_the_limit_are_not_cut() {
+        let rules = AllocatorRules { max_split: Some(64 * MIB), ..AllocatorRules::default() };
+        let mut tiling = Tiling::new(rules);
+        tiling.reserve(0, 128 * MIB, false);
+        assert_eq!(tiling.allocate(0, 64 * MIB), 128 * MIB);
+        tiling.free(0);
+        assert_eq!(tiling.allocate(0, 63 * MIB), 63 * MIB);
     }
 }

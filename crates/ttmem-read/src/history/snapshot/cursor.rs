@@ -3,7 +3,7 @@
 use ttmem_model::rules::allocator::Contents;
 use ttmem_model::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
 
-use super::entry::{Entries, Entry, Within};
+use super::entry::{Entries, Entry, LiveOrigin, Within};
 use super::mark::{Mark, Trace};
 use super::stacks::StackIndex;
 
@@ -30,20 +30,18 @@ impl HistoryCursor {
     /// Adds the `entries` that were not read before. `mark` is the end of their trace, `end` is the content of the
     /// device's memory after it, and `counted` is the number of allocations made by the device, if its allocator counts
     /// them.
-    pub fn advance(
+    pub fn advance<O>(
         &mut self,
-        entries: Entries,
+        entries: Entries<O>,
         end: Contents,
         mark: Option<Mark>,
         counted: Option<u64>,
-    ) -> Update {
+    ) -> Update<O> {
         let seen = entries.allocations();
         let since = counted.unwrap_or(0).saturating_sub(self.allocations);
         let forgotten = if self.is_begun { since.saturating_sub(seen) } else { 0 };
-        let start = (!self.is_begun || forgotten > 0).then(|| {
-            let actions = entries.as_slice().iter().map(|entry| (entry.action, entry.address, entry.bytes));
-            end.before(actions)
-        });
+        let start = (!self.is_begun || forgotten > 0)
+            .then(|| end.before(entries.iter().map(|entry| (entry.action, entry.address, entry.bytes))));
         self.is_begun = true;
         if let Some(mark) = mark {
             self.mark = mark;
@@ -58,12 +56,12 @@ impl HistoryCursor {
 
 /// New entries in a device's history.
 #[derive(Debug)]
-pub struct Update {
+pub struct Update<O> {
     /// The number of allocations that the ring buffer has lost since the last snapshot.
     forgotten: u64,
     /// The contents of memory before the first entry, unless known from an earlier snapshot.
     start: Option<Contents>,
-    entries: Entries,
+    entries: Entries<O>,
 }
 
 /// IDs and times from the recording that rows need.
@@ -90,20 +88,47 @@ impl RowContext {
 
 /// A history row, with the data to fill in its IDs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UpdateRow {
-    /// The row.
+pub struct UpdateRow<O> {
+    /// The row. `op` and `during` do not consider the origin.
     pub row: HistoryRow,
-    /// The stack of an allocation: set `row.op` to the operation that allocates there.
-    pub stack: Option<StackIndex>,
-    /// The number of the call: set `row.during` to that call. If there is no such call, `row.during` is already
-    /// correct.
-    pub call: Option<u64>,
+    /// The origin of an entry.
+    pub origin: Option<O>,
+    /// The origin of a block that existed before the first entry, if the snapshot has it: [`SegmentBlock::origin`].
+    ///
+    /// [`SegmentBlock::origin`]: super::SegmentBlock::origin
+    pub block_origin: Option<u32>,
 }
 
-impl Update {
+impl<O> UpdateRow<O> {
+    /// Whether the row needs the operation that allocates.
+    pub fn is_allocation(&self) -> bool {
+        matches!(self.row.action, HistoryAction::Allocated | HistoryAction::OutOfMemory)
+    }
+}
+
+impl UpdateRow<LiveOrigin> {
+    /// The stack of an allocation: set `row.op` to the operation that allocates there.
+    pub fn stack(&self) -> Option<StackIndex> {
+        self.origin.filter(|_| self.is_allocation()).and_then(|origin| origin.stack)
+    }
+
+    /// The row with its call, and the number of the call, if it has one: set `row.during` to that call. If there is no
+    /// such call, `row.during` is already correct.
+    pub fn in_call(&self) -> (HistoryRow, Option<u64>) {
+        let (during, call) = match self.origin.map(|origin| origin.within) {
+            Some(Within::Call(number)) => (During::ByTime, Some(number)),
+            Some(Within::NoCall) => (During::NoCall, None),
+            Some(Within::Unknown) => (During::ByTime, None),
+            None => (self.row.during, None),
+        };
+        (HistoryRow { during, ..self.row }, call)
+    }
+}
+
+impl<O> Update<O> {
     /// The number of new entries.
     pub fn len(&self) -> usize {
-        self.entries.as_slice().len()
+        self.entries.len()
     }
 
     /// Whether there are no new entries.
@@ -111,10 +136,14 @@ impl Update {
         self.len() == 0
     }
 
+    /// The contents of memory before the first entry, unless known from an earlier snapshot.
+    pub fn start(&self) -> Option<&Contents> {
+        self.start.as_ref()
+    }
+
     /// The new entries as rows, in order.
-    pub fn rows(&self, ids: RowContext) -> impl Iterator<Item = UpdateRow> + '_ {
-        let entries = self.entries.as_slice();
-        let began = entries.first().map_or(ids.now, |entry| ids.time(entry.time_us));
+    pub fn into_rows(self, ids: RowContext) -> impl Iterator<Item = UpdateRow<O>> {
+        let began = self.entries.iter().next().map_or(ids.now, |entry| ids.time(entry.time_us));
         let forgotten = (self.forgotten > 0).then_some(HistoryRow {
             pool: ids.pool,
             action: HistoryAction::Forgotten,
@@ -125,31 +154,31 @@ impl Update {
             during: During::NoCall,
             time: began,
         });
-        let start = self.start.iter().flat_map(move |start| start.rows(ids.pool, began));
-        let before = forgotten.into_iter().chain(start).map(|row| UpdateRow { row, stack: None, call: None });
-        before.chain(entries.iter().map(move |entry| row_of(entry, ids)))
+        let forgotten = forgotten.map(|row| (row, None));
+        let start = self.start.map(|start| start.rows(ids.pool, began)).into_iter().flatten();
+        let before = forgotten.into_iter().chain(start);
+        let before = before.map(|(row, block_origin)| UpdateRow { row, origin: None, block_origin });
+        before.chain(self.entries.into_iter().map(move |entry| row_of(entry, ids)))
     }
 }
 
-fn row_of(entry: &Entry, ids: RowContext) -> UpdateRow {
-    let Entry { action, address, bytes, time_us, stack, within } = *entry;
-    let is_allocation = matches!(action, HistoryAction::Allocated | HistoryAction::OutOfMemory);
-    let (during, call) = match within {
-        Within::Call(number) => (During::ByTime, Some(number)),
-        Within::NoCall => (During::NoCall, None),
-        Within::Unknown => (During::ByTime, None),
-    };
+fn row_of<O>(entry: Entry<O>, ids: RowContext) -> UpdateRow<O> {
+    let Entry { action, address, bytes, time_us, origin } = entry;
     let row = HistoryRow {
         pool: ids.pool,
         action,
         address,
         bytes,
         block: Bytes::UNKNOWN,
-        op: if is_allocation { ids.allocation } else { ids.other },
-        during,
+        op: ids.other,
+        during: During::ByTime,
         time: ids.time(time_us),
     };
-    UpdateRow { row, stack: stack.filter(|_| is_allocation), call }
+    let mut row = UpdateRow { row, origin: Some(origin), block_origin: None };
+    if row.is_allocation() {
+        row.row.op = ids.allocation;
+    }
+    row
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use ttmem_model::HistoryAction;
 
 use super::stacks::StackIndex;
 
-/// An action of an allocator.
+/// An action of an allocator. `O` is the origin of the action, as far as the source of snapshots needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct Entry<O> {
     /// The kind of action: `action`.
     pub action: HistoryAction,
     /// The address: the number under the [`AddressKey`] of the action.
@@ -15,6 +15,13 @@ pub struct Entry {
     pub bytes: u64,
     /// Unix time in microseconds: `time_us`.
     pub time_us: u64,
+    /// Where in the program it happened.
+    pub origin: O,
+}
+
+/// The origin of an action in a running program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveOrigin {
     /// The stack of the program: `frames`.
     pub stack: Option<StackIndex>,
     /// The enclosing call: `user_metadata`.
@@ -84,24 +91,31 @@ impl Within {
     }
 }
 
+/// The number of entries in a chunk.
+const CHUNK: usize = 1 << 14;
+
 /// Entries in order. A block that is freed and becomes available immediately is one entry ([`HistoryAction::Freed`]),
 /// not two.
-#[derive(Debug, Default)]
-pub struct Entries {
-    all: Vec<Entry>,
+///
+/// There are millions of entries, so they are kept in chunks, which are released one by one while rows are made of them.
+#[derive(Debug)]
+pub struct Entries<O> {
+    chunks: Vec<Vec<Entry<O>>>,
+    len: usize,
     allocations: u64,
 }
 
-impl Entries {
-    /// Reserves room for this many entries.
-    pub fn with_capacity(capacity: usize) -> Self {
-        Self { all: Vec::with_capacity(capacity), allocations: 0 }
+impl<O> Default for Entries<O> {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), len: 0, allocations: 0 }
     }
+}
 
+impl<O> Entries<O> {
     /// Adds an entry.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: Entry<O>) {
         self.allocations += u64::from(entry.action == HistoryAction::Allocated);
-        match self.all.last_mut() {
+        match self.chunks.last_mut().and_then(|chunk| chunk.last_mut()) {
             Some(last)
                 if last.action == HistoryAction::FreeRequested
                     && entry.action == HistoryAction::FreeCompleted
@@ -109,13 +123,31 @@ impl Entries {
             {
                 last.action = HistoryAction::Freed;
             }
-            _ => self.all.push(entry),
+            _ => self.add(entry),
         }
     }
 
-    /// All entries.
-    pub fn as_slice(&self) -> &[Entry] {
-        &self.all
+    fn add(&mut self, entry: Entry<O>) {
+        self.len += 1;
+        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+            Some(chunk) => chunk.push(entry),
+            None => self.chunks.push(vec![entry]),
+        }
+    }
+
+    /// All entries, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry<O>> {
+        self.chunks.iter().flatten()
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The number of allocations among the entries.
@@ -124,13 +156,22 @@ impl Entries {
     }
 }
 
+impl<O> IntoIterator for Entries<O> {
+    type Item = Entry<O>;
+    type IntoIter = std::iter::Flatten<std::vec::IntoIter<Vec<Entry<O>>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.chunks.into_iter().flatten()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entry(word: &str, address: u64) -> Entry {
+    fn entry(word: &str, address: u64) -> Entry<()> {
         let action = action_of(word).unwrap();
-        Entry { action, address, bytes: 64, time_us: 0, stack: None, within: Within::Unknown }
+        Entry { action, address, bytes: 64, time_us: 0, origin: () }
     }
 
     #[test]
@@ -156,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_free_that_waits_for_nothing_is_one_entry() {
-        let mut entries = Entries::with_capacity(0);
+        let mut entries = Entries::default();
         for (word, address) in [
             ("alloc", 1),
             ("alloc", 2),
@@ -169,7 +210,7 @@ mod tests {
         ] {
             entries.push(entry(word, address));
         }
-        let found: Vec<_> = entries.as_slice().iter().map(|entry| (entry.action, entry.address)).collect();
+        let found: Vec<_> = entries.iter().map(|entry| (entry.action, entry.address)).collect();
         let wanted = [
             (HistoryAction::Allocated, 1),
             (HistoryAction::Allocated, 2),
@@ -185,6 +226,7 @@ mod tests {
     /// There are millions of entries.
     #[test]
     fn an_entry_is_small() {
-        assert!(size_of::<Entry>() <= 48, "{}", size_of::<Entry>());
+        assert!(size_of::<Entry<LiveOrigin>>() <= 48, "{}", size_of::<Entry<LiveOrigin>>());
+        assert!(size_of::<Entry<u32>>() <= 32, "{}", size_of::<Entry<u32>>());
     }
 }

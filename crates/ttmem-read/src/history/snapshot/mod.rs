@@ -9,7 +9,7 @@
 //! | `frames` | [`Stacks`], each stored once |
 //! | `segments`, `blocks` | [`Segment`] and [`SegmentBlock`]; [`Segments`] collects them |
 //!
-//! [`HistoryCursor`] finds the new entries of a trace that is read repeatedly, and [`Update::rows`] turns them into
+//! [`HistoryCursor`] finds the new entries of a trace that is read repeatedly, and [`Update::into_rows`] turns them into
 //! history rows.
 
 mod cursor;
@@ -19,7 +19,7 @@ mod segments;
 mod stacks;
 
 pub use cursor::{ALLOCATION, HistoryCursor, OTHER, RowContext, Update, UpdateRow};
-pub use entry::{AddressKey, Entries, Entry, Within, action_of, call_metadata};
+pub use entry::{AddressKey, Entries, Entry, LiveOrigin, Within, action_of, call_metadata};
 pub use mark::{Fingerprint, Mark, Trace};
 pub use segments::{BlockState, Segment, SegmentBlock, Segments};
 pub use stacks::{Line, LineIndex, StackIndex, Stacks};

@@ -25,6 +25,8 @@ pub struct SegmentBlock {
     pub requested_size: Option<u64>,
     /// Whether it is in use: `state`.
     pub state: BlockState,
+    /// The origin of its allocation, if the source of snapshots keeps it: `frames`.
+    pub origin: Option<u32>,
 }
 
 /// Whether a block is in use.
@@ -74,7 +76,8 @@ impl Segments {
             BlockState::PendingFree => true,
         };
         let bytes = block.requested_size.unwrap_or(block.size);
-        self.contents.add_block(address, Block { bytes, block: Some(block.size), is_waiting });
+        let origin = block.origin;
+        self.contents.add_block(address, Block { bytes, block: Some(block.size), is_waiting, origin });
     }
 
     /// The contents of the device's memory.
@@ -103,21 +106,28 @@ mod tests {
             for (size, requested_size, word) in blocks {
                 let state = BlockState::new(word);
                 let address_of = is_with.then_some(address);
-                segments.block(SegmentBlock { address: address_of, size, requested_size, state });
+                segments.block(SegmentBlock {
+                    address: address_of,
+                    size,
+                    requested_size,
+                    state,
+                    origin: None,
+                });
                 address += size;
             }
-            let rows: Vec<HistoryRow> = segments.finish().rows(PoolId::new(0).unwrap(), 0).collect();
+            let rows = segments.finish().rows(PoolId::new(0).unwrap(), 0);
+            let rows: Vec<HistoryRow> = rows.map(|(row, _)| row).collect();
             rows
         };
         assert_eq!(contents(true), contents(false));
         let found: Vec<_> = contents(true).iter().map(|row| (row.action, row.address, row.bytes)).collect();
         let wanted = [
             (HistoryAction::Reserved, 4096, 1 << 20),
-            (HistoryAction::There, 4096, 300),
-            (HistoryAction::There, 4096 + 1536, 512),
-            (HistoryAction::FreeRequested, 4096 + 1536, 512),
             (HistoryAction::There, 4096 + 2048, 1000),
             (HistoryAction::FreeRequested, 4096 + 2048, 1000),
+            (HistoryAction::There, 4096 + 1536, 512),
+            (HistoryAction::FreeRequested, 4096 + 1536, 512),
+            (HistoryAction::There, 4096, 300),
         ];
         assert_eq!(found, wanted);
     }
@@ -128,7 +138,7 @@ mod tests {
         segments.segment(Segment { address: u64::MAX, total_size: u64::MAX, is_expandable: true });
         for size in [u64::MAX, 1, u64::MAX] {
             let state = BlockState::Allocated;
-            segments.block(SegmentBlock { address: None, size, requested_size: None, state });
+            segments.block(SegmentBlock { address: None, size, requested_size: None, state, origin: None });
         }
         assert!(!segments.finish().is_empty());
     }

@@ -30,6 +30,13 @@ impl Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LineIndex(u32);
 
+impl LineIndex {
+    /// The position among the lines, from 0.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A stack in [`Stacks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackIndex(NonZeroU32);
@@ -84,10 +91,24 @@ impl Stacks {
         Some(stack)
     }
 
+    /// The indexes of a stack's lines, innermost first.
+    pub fn indexes_of(&self, stack: StackIndex) -> &[LineIndex] {
+        self.all.get(stack.index()).map_or(&[], |lines| lines)
+    }
+
+    /// All lines.
+    pub fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.lines.iter()
+    }
+
+    /// The line at an index.
+    pub fn line(&self, line: LineIndex) -> Option<&Line> {
+        self.lines.get(line.0 as usize)
+    }
+
     /// The lines of a stack, innermost first.
     pub fn lines_of(&self, stack: StackIndex) -> impl Iterator<Item = &Line> {
-        let lines = self.all.get(stack.index()).into_iter().flat_map(|lines| lines.iter());
-        lines.filter_map(|line| self.lines.get(line.0 as usize))
+        self.indexes_of(stack).iter().filter_map(|line| self.line(*line))
     }
 }
 

@@ -334,7 +334,8 @@ fn rounds_alone(kept: &Kept) -> Vec<KeptCall> {
 fn write_histories(file: &mut EventFile, kept: &Kept) -> Result<()> {
     for (&pool, memory) in &kept.allocators {
         let highest = memory.highest.map(|row| HistoryRow { during: During::NoCall, ..row });
-        for row in highest.into_iter().chain(memory.contents.rows(pool, memory.until)) {
+        let there = memory.contents.rows(pool, memory.until).map(|(row, _)| row);
+        for row in highest.into_iter().chain(there) {
             file.write_rank(RankEvent::History(row))?;
         }
     }

@@ -125,6 +125,28 @@ fn label(ids: u32) -> impl Strategy<Value = Label> {
         })
 }
 
+fn reserved(ids: u32) -> impl Strategy<Value = ReservedSegment> {
+    let bytes = (number(), number(), number(), number(), number());
+    let rest = (any::<u32>(), number(), of((number(), number())), any::<bool>(), any::<bool>());
+    (id(ids, PoolId::new), bytes, rest).prop_map(|(pool, bytes, rest)| {
+        let (address, bytes, allocated, active, largest_free) = bytes;
+        let (free_blocks, stream, private_pool, is_small, is_expandable) = rest;
+        ReservedSegment {
+            pool,
+            address,
+            bytes,
+            allocated,
+            active,
+            largest_free,
+            free_blocks,
+            stream,
+            private_pool,
+            is_small,
+            is_expandable,
+        }
+    })
+}
+
 pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
     let expected = (class(), number(), string(ids))
         .prop_map(|(class, bytes, how)| RankEvent::Expected(Expected { class, bytes, how }));
@@ -158,6 +180,12 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         op_totals(ids).prop_map(RankEvent::OpTotals),
         history_row(ids).prop_map(RankEvent::History),
         label(ids).prop_map(RankEvent::Label),
+        (id(ids, PoolId::new), of(number()), any::<bool>(), any::<[u16; ROUNDING_CLASSES]>()).prop_map(
+            |(pool, max_split, is_expandable, divisions)| {
+                RankEvent::AllocatorRules(pool, AllocatorRules { max_split, is_expandable, divisions })
+            }
+        ),
+        reserved(ids).prop_map(RankEvent::Reserved),
         expected,
         (id(ids, PoolId::new), string(ids)).prop_map(|(pool, what)| RankEvent::NotWatched(pool, what)),
         (id(ids, PoolId::new), of(number())).prop_map(|(pool, peak)| RankEvent::Sampled(pool, peak)),

@@ -83,10 +83,12 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::TtnnPeaks(_) => 66,
             RankEvent::Used(_) => 67,
             RankEvent::BankLayout(..) => 68,
+            RankEvent::AllocatorRules(..) => 69,
+            RankEvent::Reserved(_) => 70,
         },
     }
 }
-pub const VARIANTS: usize = 69;
+pub const VARIANTS: usize = 71;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -254,7 +256,9 @@ pub fn one_of_each_choice() -> Vec<RankEvent> {
     said.extend(ARGUMENT_KINDS.map(|kind| {
         RankEvent::Argument(module, Argument { ssa: s(6), name: Some(s(7)), kind, ty: Some(ty) })
     }));
-    said.extend(Class::ALL.map(|class| RankEvent::Classified(tensor, class, Some(s(8)))));
+    // Version 1.1 has added workspaces.
+    let classes = Class::ALL.into_iter().filter(|class| *class != Class::Workspace);
+    said.extend(classes.map(|class| RankEvent::Classified(tensor, class, Some(s(8)))));
     said.push(RankEvent::Tensor(Tensor {
         ty: Some(ty),
         pool,
@@ -405,6 +409,24 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
             cores: s(2),
             borrowed: false,
         })
+    }));
+    said.push(RankEvent::Classified(tensor, Class::Workspace, Some(s(8))));
+    let pool = PoolId::new(0).unwrap();
+    let divisions = [4; ROUNDING_CLASSES];
+    let rules = AllocatorRules { max_split: Some(128 << 20), is_expandable: true, divisions };
+    said.push(RankEvent::AllocatorRules(pool, rules));
+    said.push(RankEvent::Reserved(ReservedSegment {
+        pool,
+        address: 0x7f00_0000_0000,
+        bytes: 20 << 20,
+        allocated: 5 << 20,
+        active: 6 << 20,
+        largest_free: 14 << 20,
+        free_blocks: 1,
+        stream: 7,
+        private_pool: Some((1, 0)),
+        is_small: false,
+        is_expandable: true,
     }));
     said
 }

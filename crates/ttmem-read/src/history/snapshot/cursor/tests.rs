@@ -91,7 +91,7 @@ impl Device {
         for (&address, &(bytes, is_waiting)) in &self.blocks {
             let state = if is_waiting { BlockState::PendingFree } else { BlockState::Allocated };
             let (address, requested_size) = (Some(address), Some(bytes));
-            segments.block(SegmentBlock { address, size: bytes, requested_size, state });
+            segments.block(SegmentBlock { address, size: bytes, requested_size, state, origin: None });
         }
         segments.finish()
     }
@@ -129,12 +129,12 @@ impl Trace for Ring<'_> {
 }
 
 impl Ring<'_> {
-    fn entries(&self, first: usize) -> Entries {
-        let mut entries = Entries::with_capacity(0);
+    fn entries(&self, first: usize) -> Entries<()> {
+        let mut entries = Entries::default();
         for index in self.first + first..self.device.entries.len() {
             let (word, address, bytes) = self.device.entries[index];
             let (action, time_us) = (action_of(word).unwrap(), time_us(index));
-            entries.push(Entry { action, address, bytes, time_us, stack: None, within: Within::Unknown });
+            entries.push(Entry { action, address, bytes, time_us, origin: () });
         }
         entries
     }
@@ -145,7 +145,7 @@ fn ids() -> RowContext {
     RowContext { pool: PoolId::new(0).unwrap(), allocation, other, began: 0, now: 7 }
 }
 
-fn drain(progress: &mut HistoryCursor, ring: &Ring<'_>) -> Update {
+fn drain(progress: &mut HistoryCursor, ring: &Ring<'_>) -> Update<()> {
     let (Ok(first), Ok(mark)) = (progress.first_new(ring), Mark::end_of(ring));
     let counted = ring.device.allocations(0..ring.device.entries.len()) as u64;
     progress.advance(ring.entries(first), ring.device.contents(), mark, Some(counted))
@@ -153,7 +153,7 @@ fn drain(progress: &mut HistoryCursor, ring: &Ring<'_>) -> Update {
 
 /// Contents as rows with the same time.
 fn said(contents: &Contents) -> Vec<HistoryRow> {
-    contents.rows(ids().pool, 0).collect()
+    contents.rows(ids().pool, 0).map(|(row, _)| row).collect()
 }
 
 proptest! {
@@ -183,14 +183,16 @@ proptest! {
             let update = drain(&mut progress, &Ring { device: &device, first });
             let forgotten = if read_until == 0 { 0 } else { device.allocations(read_until..first.max(read_until)) };
             prop_assert_eq!(update.forgotten, forgotten as u64);
-            let new: Vec<u64> = update.rows(ids()).filter(|row| row.row.op == ids().allocation).map(|row| row.row.time).collect();
+            let rows: Vec<UpdateRow<()>> = update.into_rows(ids()).collect();
+            let new: Vec<u64> =
+                rows.iter().filter(|row| row.row.op == ids().allocation).map(|row| row.row.time).collect();
             let wanted: Vec<u64> = (first.max(read_until)..count)
                 .filter(|&index| device.entries[index].0 == "alloc")
                 .map(|index| ids().time(time_us(index)))
                 .collect();
             prop_assert_eq!(new, wanted);
-            for UpdateRow { row, .. } in update.rows(ids()) {
-                followed.apply(&row);
+            for row in rows {
+                followed.apply(&row.row);
             }
             prop_assert_eq!(said(&followed), said(&device.contents()));
             read_until = count;
@@ -211,7 +213,7 @@ proptest! {
         let before = before.unwrap_or_default();
         let first = before.entries.len();
         let entries = Ring { device: &device, first: 0 }.entries(first);
-        let joined = entries.as_slice().iter().map(|entry| (entry.action, entry.address, entry.bytes));
+        let joined = entries.iter().map(|entry| (entry.action, entry.address, entry.bytes));
         let apart = device.entries[first..].iter().map(|&(word, address, bytes)| (action_of(word).unwrap(), address, bytes));
         let (joined, apart) = (device.contents().before(joined), device.contents().before(apart));
         prop_assert_eq!(said(&joined), said(&apart));
@@ -229,7 +231,7 @@ fn rows_have_the_call_and_the_stack_of_their_entries() {
     let stack = stacks.add(&[line]);
     let entry = |word: &str, stack: Option<StackIndex>, within| {
         let action = action_of(word).unwrap();
-        Entry { action, address: 9, bytes: 5, time_us: 4, stack, within }
+        Entry { action, address: 9, bytes: 5, time_us: 4, origin: LiveOrigin { stack, within } }
     };
     let rows = [
         entry("alloc", stack, Within::Call(7)),
@@ -237,13 +239,13 @@ fn rows_have_the_call_and_the_stack_of_their_entries() {
         entry("free_requested", stack, Within::Unknown),
         entry("oom", stack, Within::Unknown),
     ]
-    .map(|entry| row_of(&entry, ids()));
+    .map(|entry| row_of(entry, ids()));
     let ids = ids();
-    assert_eq!(rows.map(|row| row.stack), [stack, None, None, stack]);
-    assert_eq!(rows.map(|row| row.call), [Some(7), None, None, None]);
+    assert_eq!(rows.map(|row| row.stack()), [stack, None, None, stack]);
+    assert_eq!(rows.map(|row| row.in_call().1), [Some(7), None, None, None]);
     assert_eq!(rows.map(|row| row.row.op), [ids.allocation, ids.allocation, ids.other, ids.allocation]);
     let during = [During::ByTime, During::NoCall, During::ByTime, During::ByTime];
-    assert_eq!(rows.map(|row| row.row.during), during);
+    assert_eq!(rows.map(|row| row.in_call().0.during), during);
     assert_eq!(rows.map(|row| (row.row.time, row.row.block)), [(4500, Bytes::UNKNOWN); 4]);
 }
 
@@ -252,17 +254,17 @@ fn a_device_without_entries_has_what_its_segments_say() {
     let mut device = Device::default();
     device.act(Act::Allocate(3, 512));
     let mut progress = HistoryCursor::default();
-    let update = progress.advance(Entries::default(), device.contents(), None, None);
-    let rows: Vec<UpdateRow> = update.rows(ids()).collect();
+    let update = progress.advance(Entries::<()>::default(), device.contents(), None, None);
     assert!(update.is_empty());
+    let rows: Vec<UpdateRow<()>> = update.into_rows(ids()).collect();
     assert_eq!(
         rows.iter().map(|row| row.row.action).collect::<Vec<_>>(),
         [HistoryAction::Reserved, HistoryAction::There]
     );
     assert!(rows.iter().all(|row| row.row.time == ids().now));
     // There are no new entries, and without a count no loss is known.
-    let again = progress.advance(Entries::default(), device.contents(), None, None);
-    assert_eq!(again.rows(ids()).count(), 0);
+    let again = progress.advance(Entries::<()>::default(), device.contents(), None, None);
+    assert_eq!(again.into_rows(ids()).count(), 0);
 }
 
 #[test]

@@ -1,0 +1,268 @@
+//! The parts of a snapshot: devices with their traces and segments, annotations, settings.
+
+use std::collections::BTreeMap;
+
+use ttmem_model::{AllocatorRules, ROUNDING_CLASSES};
+
+use super::heap::{Heap, Items, TextId, Value};
+use super::keys::Key;
+use super::trace::{Origin, Trace};
+use crate::history::Contents;
+use crate::history::snapshot::{BlockState, Segment, SegmentBlock, Segments};
+
+/// A snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    /// The devices, by number.
+    pub devices: BTreeMap<u64, Device>,
+    /// The allocator of pinned host memory.
+    pub host: Option<Device>,
+    pub annotations: Vec<Annotation>,
+    pub settings: Settings,
+    /// Whether the file has traces at all; a list of segments has none.
+    pub has_traces: bool,
+    /// The number of segments and blocks that lack an address or a size.
+    pub invalid: u64,
+}
+
+/// A device: its trace, and its memory at the end.
+#[derive(Debug, Default)]
+pub(super) struct Device {
+    pub trace: Trace,
+    pub contents: Contents,
+    pub segments: Vec<SegmentFacts>,
+}
+
+/// A segment at the end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SegmentFacts {
+    pub address: u64,
+    pub bytes: u64,
+    pub allocated: u64,
+    pub active: u64,
+    pub largest_free: u64,
+    pub free_blocks: u32,
+    pub stream: u64,
+    pub private_pool: Option<(u64, u64)>,
+    pub is_small: bool,
+    pub is_expandable: bool,
+}
+
+/// The start or end of a range that the program has named.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Annotation {
+    pub name: TextId,
+    pub is_start: bool,
+    pub time_us: u64,
+}
+
+/// The settings of the allocator.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    pub rules: AllocatorRules,
+    /// Devices whose ring buffer overflowed, if the file says so.
+    pub overflowed: bool,
+}
+
+/// Interprets the value of a pickle; `None` if it is not a snapshot.
+pub(super) fn document(heap: &mut Heap, root: Value) -> Option<Document> {
+    let mut document = Document::default();
+    if let Some(Items::Values(segments)) = heap.items(root) {
+        // `torch.cuda.memory_snapshot()` returns the segments only.
+        let segments = segments.to_vec();
+        let is_segment = |segment: &Value| heap.get(*segment, Key::TotalSize).is_some();
+        if !segments.iter().all(is_segment) {
+            return None;
+        }
+        document.read_segments(heap, &segments);
+        return Some(document);
+    }
+    let has = |key| heap.get(root, key).is_some();
+    if !has(Key::Segments) && !has(Key::DeviceTraces) {
+        return None;
+    }
+    let list = |key| heap.get(root, key).map(|list| heap.values(list).to_vec()).unwrap_or_default();
+    let (segments, host_segments) = (list(Key::Segments), list(Key::HostSegments));
+    let (traces, annotations) = (list(Key::DeviceTraces), list(Key::ExternalAnnotations));
+    document.has_traces = has(Key::DeviceTraces);
+    document.read_settings(heap, heap.get(root, Key::AllocatorSettings));
+    document.read_segments(heap, &segments);
+    document.read_host(heap, &host_segments, heap.get(root, Key::HostTraces));
+    document.annotations = annotations.iter().filter_map(|row| annotation(heap, *row)).collect();
+    for (number, trace) in (0..).zip(traces) {
+        let trace = take_trace(heap, trace);
+        document.read_user_defined(heap, &trace);
+        if trace.len > 0 || document.devices.contains_key(&number) {
+            document.devices.entry(number).or_default().trace = trace;
+        }
+    }
+    document.annotations.sort_by_key(|annotation| annotation.time_us);
+    Some(document)
+}
+
+fn take_trace(heap: &mut Heap, list: Value) -> Trace {
+    match heap.items(list) {
+        Some(Items::Trace(trace)) => heap.take_trace(trace),
+        _ => Trace::default(),
+    }
+}
+
+fn annotation(heap: &Heap, row: Value) -> Option<Annotation> {
+    let stage = heap.text_of(heap.get(row, Key::Stage)?.text()?);
+    Some(Annotation {
+        name: heap.get(row, Key::Name)?.text()?,
+        is_start: stage == "START",
+        time_us: heap.get(row, Key::TimeUs)?.int()?,
+    })
+}
+
+impl Document {
+    /// Annotations of PyTorch 2.4, which are entries of traces.
+    fn read_user_defined(&mut self, heap: &mut Heap, trace: &Trace) {
+        for &(stack, time_us) in &trace.user_defined {
+            let line = stack.and_then(|stack| heap.stacks.lines_of(stack).next());
+            let Some((stage, name)) = line.map(|line| (line.function.clone(), line.file.clone())) else {
+                continue;
+            };
+            let Some(name) = heap.text(name.as_bytes()) else { continue };
+            self.annotations.push(Annotation { name, is_start: stage == "START", time_us });
+        }
+    }
+
+    fn read_settings(&mut self, heap: &Heap, settings: Option<Value>) {
+        let Some(settings) = settings else { return };
+        let get = |key| heap.get(settings, key);
+        let rules = &mut self.settings.rules;
+        // -1 stands for no limit.
+        rules.max_split = get(Key::MaxSplitSize).and_then(Value::int).filter(|bytes| *bytes < 1 << 62);
+        rules.is_expandable = get(Key::ExpandableSegments) == Some(Value::Bool(true));
+        let divisions = get(Key::RoundupDivisions).and_then(|divisions| heap.fields(divisions));
+        for (class, divisions) in divisions.unwrap_or_default() {
+            // The key is a size in MiB.
+            let mib: Option<u64> = class.text().and_then(|text| heap.text_of(text).parse().ok());
+            let class = mib.and_then(u64::checked_ilog2).map_or(ROUNDING_CLASSES, |class| class as usize);
+            if let Some(slot) = rules.divisions.get_mut(class) {
+                *slot = divisions.int().and_then(|divisions| u16::try_from(divisions).ok()).unwrap_or(0);
+            }
+        }
+        self.settings.overflowed = match get(Key::Overflowed) {
+            Some(Value::Bool(overflowed)) => overflowed,
+            Some(list) => heap.values(list).contains(&Value::Bool(true)),
+            None => false,
+        };
+    }
+
+    fn read_segments(&mut self, heap: &mut Heap, segments: &[Value]) {
+        let mut collected: BTreeMap<u64, Segments> = BTreeMap::new();
+        for &segment in segments {
+            let device = heap.get(segment, Key::Device).and_then(Value::int).unwrap_or(0);
+            let into = collected.entry(device).or_default();
+            match read_segment(heap, segment, into, &mut self.invalid) {
+                Some(facts) => self.devices.entry(device).or_default().segments.push(facts),
+                None => self.invalid += 1,
+            }
+        }
+        for (device, segments) in collected {
+            self.devices.entry(device).or_default().contents = segments.finish();
+        }
+    }
+
+    fn read_host(&mut self, heap: &mut Heap, segments: &[Value], traces: Option<Value>) {
+        let mut host = Device::default();
+        let mut collected = Segments::default();
+        for &segment in segments {
+            match read_segment(heap, segment, &mut collected, &mut self.invalid) {
+                Some(facts) => host.segments.push(facts),
+                None => self.invalid += 1,
+            }
+        }
+        host.contents = collected.finish();
+        // One list of entries, or a list of lists.
+        let lists: Vec<Value> = match traces.and_then(|traces| heap.items(traces)) {
+            Some(Items::Trace(_)) => traces.into_iter().collect(),
+            Some(Items::Values(lists)) => lists.to_vec(),
+            None => Vec::new(),
+        };
+        for list in lists {
+            let trace = take_trace(heap, list);
+            if trace.len > host.trace.len {
+                host.trace = trace;
+            }
+        }
+        self.host = (host.trace.len > 0 || !host.segments.is_empty()).then_some(host);
+    }
+}
+
+fn read_segment(
+    heap: &mut Heap,
+    segment: Value,
+    into: &mut Segments,
+    invalid: &mut u64,
+) -> Option<SegmentFacts> {
+    let int = |heap: &Heap, of: Value, key| heap.get(of, key).and_then(Value::int);
+    let is_true = |heap: &Heap, key| heap.get(segment, key) == Some(Value::Bool(true));
+    let (address, bytes) = (int(heap, segment, Key::Address)?, int(heap, segment, Key::TotalSize)?);
+    let is_expandable = is_true(heap, Key::IsExpandable);
+    into.segment(Segment { address, total_size: bytes, is_expandable });
+    let kind = heap.get(segment, Key::SegmentType).and_then(Value::text);
+    let private_pool = heap.get(segment, Key::SegmentPoolId).and_then(|pool| match heap.values(pool) {
+        [Value::Int(a), Value::Int(b)] => Some((*a, *b)),
+        _ => None,
+    });
+    let mut facts = SegmentFacts {
+        address,
+        bytes,
+        stream: int(heap, segment, Key::Stream).unwrap_or(0),
+        private_pool: private_pool.filter(|pool| *pool != (0, 0)),
+        is_small: kind.is_some_and(|kind| heap.text_of(kind) == "small"),
+        is_expandable,
+        ..SegmentFacts::default()
+    };
+    let blocks = heap.get(segment, Key::Blocks).map(|blocks| heap.values(blocks).to_vec());
+    for block in blocks.unwrap_or_default() {
+        match read_block(heap, block) {
+            Some(block) => {
+                facts.add(&block);
+                into.block(block);
+            }
+            None => *invalid += 1,
+        }
+    }
+    Some(facts)
+}
+
+impl SegmentFacts {
+    fn add(&mut self, block: &SegmentBlock) {
+        match block.state {
+            BlockState::Allocated => {
+                self.allocated = self.allocated.saturating_add(block.size);
+                self.active = self.active.saturating_add(block.size);
+            }
+            BlockState::PendingFree => self.active = self.active.saturating_add(block.size),
+            BlockState::Inactive => {
+                self.free_blocks = self.free_blocks.saturating_add(1);
+                self.largest_free = self.largest_free.max(block.size);
+            }
+        }
+    }
+}
+
+fn read_block(heap: &mut Heap, block: Value) -> Option<SegmentBlock> {
+    let int = |heap: &Heap, of: Value, key| heap.get(of, key).and_then(Value::int);
+    let size = int(heap, block, Key::Size)?;
+    let state = heap.get(block, Key::State).and_then(Value::text)?;
+    let state = BlockState::new(heap.text_of(state));
+    // Before PyTorch 2.1, a block has the history of its allocations, the newest first.
+    let newest = heap.get(block, Key::History).and_then(|history| heap.values(history).first().copied());
+    let requested = int(heap, block, Key::RequestedSize);
+    let frames = heap.get(block, Key::Frames).or_else(|| heap.get(newest?, Key::Frames));
+    let stack = frames.and_then(|frames| heap.stack_of(frames));
+    let origin = stack.map(|stack| Origin { stack: Some(stack), ..Origin::default() });
+    Some(SegmentBlock {
+        address: int(heap, block, Key::Address),
+        size,
+        requested_size: requested.or_else(|| int(heap, newest?, Key::RealSize)),
+        state,
+        origin: origin.map(|origin| heap.parser.origins.add(origin).0),
+    })
+}

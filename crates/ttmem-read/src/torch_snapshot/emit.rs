@@ -1,0 +1,354 @@
+//! Emits a snapshot as events: the history of each device, and annotations as calls.
+
+use std::iter::Peekable;
+
+use rustc_hash::FxHashMap;
+use ttmem_model::words::{by_count, counted, size};
+use ttmem_model::{
+    Class, Error, HistoryAction, HistoryRow, Label, Op, OpId, OpKind, PoolId, RankEvent, ReservedSegment,
+    Result, Sink, StackId,
+};
+
+use super::annotations;
+use super::document::{Device, Document};
+use super::heap::Heap;
+use super::trace::{Origin, OriginIndex, Trace};
+use crate::definitions::{Definitions, row};
+use crate::history::Contents;
+use crate::history::snapshot::{ALLOCATION, HistoryCursor, OTHER, RowContext, Update, UpdateRow};
+use crate::python_stack::is_library;
+
+/// The pool of pinned host memory.
+const PINNED: &str = "pinned";
+
+/// Emits a whole snapshot.
+pub(super) fn emit(document: Document, heap: &Heap, file: &str, sink: &mut dyn Sink) -> Result<()> {
+    if document.devices.is_empty() && document.host.is_none() {
+        return Err(Error::NoMemoryData {
+            file: file.into(),
+            message: "the snapshot has no segments and no events; call _record_memory_history() before the program \
+                      uses the device"
+                .into(),
+        });
+    }
+    let mut emitter = Emitter::new(heap, sink)?;
+    emitter.emit(document)?;
+    emitter.definitions.end()
+}
+
+/// A device with its name.
+struct Named {
+    name: String,
+    device: Device,
+}
+
+struct Emitter<'s, 'h> {
+    heap: &'h Heap,
+    definitions: Definitions<'s>,
+    /// The operations of allocations and of frees, by origin.
+    ops: [FxHashMap<u32, OpId>; 2],
+    allocation: OpId,
+    other: OpId,
+}
+
+impl<'s, 'h> Emitter<'s, 'h> {
+    fn new(heap: &'h Heap, sink: &'s mut dyn Sink) -> Result<Self> {
+        let mut definitions = Definitions::new(sink)?;
+        // The first operation is that of rows without one.
+        let [other, allocation] = [OTHER, ALLOCATION].map(|name| {
+            let name = definitions.text(name)?;
+            definitions.new_op(Op::new(name, OpKind::Compute), None)
+        });
+        let (other, allocation) = (other?, allocation?);
+        Ok(Self { heap, definitions, ops: Default::default(), allocation, other })
+    }
+
+    fn emit(&mut self, document: Document) -> Result<()> {
+        let Document { devices, host, annotations, settings, has_traces, invalid } = document;
+        let kind = device_kind(self.heap);
+        let mut all: Vec<Named> = devices
+            .into_iter()
+            .map(|(number, device)| Named { name: format!("{kind}:{number}"), device })
+            .collect();
+        all.extend(host.map(|device| Named { name: PINNED.into(), device }));
+        let first = all.iter().filter_map(|named| named.device.trace.first_us);
+        let first = first.chain(annotations.iter().map(|annotation| annotation.time_us));
+        let began = first.filter(|time| *time > 0).min().map(|time_us| time_us.saturating_mul(1000));
+        if let Some(began) = began {
+            self.definitions.say(RankEvent::Began(began))?;
+        }
+        for (index, named) in all.iter().enumerate() {
+            let name = self.definitions.text(&named.name)?;
+            self.definitions.say(RankEvent::Pool { name, banks: Some(1), quantum: 0 })?;
+            let pool = row(PoolId::new(index))?;
+            if named.name != PINNED {
+                self.definitions.say(RankEvent::AllocatorRules(pool, settings.rules))?;
+            }
+            self.warn_about(named, has_traces)?;
+        }
+        if invalid > 0 {
+            let rows = counted(invalid, "segment or block");
+            let message =
+                format!("{rows} without an address or a size {} skipped", by_count(invalid, "was", "were"));
+            self.definitions.warn(None, message)?;
+        }
+        annotations::emit(&annotations, began.unwrap_or(0), self.heap, &mut self.definitions)?;
+        self.segments(&all)?;
+        self.labels(&all, began.unwrap_or(0))?;
+        self.histories(all, began.unwrap_or(0), settings.overflowed)
+    }
+
+    fn segments(&mut self, all: &[Named]) -> Result<()> {
+        for (index, named) in all.iter().enumerate() {
+            let pool = row(PoolId::new(index))?;
+            for segment in &named.device.segments {
+                self.definitions.say(RankEvent::Reserved(ReservedSegment {
+                    pool,
+                    address: segment.address,
+                    bytes: segment.bytes,
+                    allocated: segment.allocated,
+                    active: segment.active,
+                    largest_free: segment.largest_free,
+                    free_blocks: segment.free_blocks,
+                    stream: segment.stream,
+                    private_pool: segment.private_pool,
+                    is_small: segment.is_small,
+                    is_expandable: segment.is_expandable,
+                }))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Emits the texts that the program has attached to allocations.
+    fn labels(&mut self, all: &[Named], began: u64) -> Result<()> {
+        for (index, named) in all.iter().enumerate() {
+            let pool = row(PoolId::new(index))?;
+            for &(address, text, time_us) in &named.device.trace.labels {
+                let name = Some(self.definitions.text(self.heap.text_of(text))?);
+                let time = time_us.saturating_mul(1000).saturating_add(999).saturating_sub(began);
+                let (ty, class, requires_grad) = (None, Class::Unknown, None);
+                let label = Label { pool, address, bytes: 0, time, ty, class, name, requires_grad };
+                self.definitions.say(RankEvent::Label(label))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Emits the rows of all devices, ordered by time.
+    fn histories(&mut self, all: Vec<Named>, began: u64, overflowed: bool) -> Result<()> {
+        let mut streams = Vec::new();
+        for (index, Named { device, name }) in all.into_iter().enumerate() {
+            let ids = RowContext {
+                pool: row(PoolId::new(index))?,
+                allocation: self.allocation,
+                other: self.other,
+                began,
+                now: 0,
+            };
+            let is_known = Known::of(&device.trace);
+            let update = HistoryCursor::default().advance(device.trace.entries, device.contents, None, None);
+            self.warn_about_start(&name, &update, overflowed)?;
+            streams.push(update.into_rows(ids).map(move |row| is_known.complete(row)).peekable());
+        }
+        while let Some(row) = next_by_time(&mut streams) {
+            let row = self.with_op(row)?;
+            self.definitions.say(RankEvent::History(row))?;
+        }
+        Ok(())
+    }
+
+    /// The row with its operation.
+    fn with_op(&mut self, of: UpdateRow<OriginIndex>) -> Result<HistoryRow> {
+        let mut row = of.row;
+        let is_free = matches!(row.action, HistoryAction::FreeRequested | HistoryAction::Freed);
+        let origin = match (of.origin, of.block_origin) {
+            (Some(origin), _) if of.is_allocation() || is_free => Some(origin.0),
+            (None, Some(origin)) => Some(origin),
+            _ => None,
+        };
+        if let Some(origin) = origin {
+            row.op = self.op(origin, is_free)?;
+        }
+        Ok(row)
+    }
+
+    fn op(&mut self, origin: u32, is_free: bool) -> Result<OpId> {
+        if let Some(&op) = self.ops[usize::from(is_free)].get(&origin) {
+            return Ok(op);
+        }
+        let op = self.new_op(origin, is_free)?;
+        self.ops[usize::from(is_free)].insert(origin, op);
+        Ok(op)
+    }
+
+    /// Defines the operation of an origin: named after its innermost Python line, located at the user's innermost line.
+    fn new_op(&mut self, origin: u32, is_free: bool) -> Result<OpId> {
+        let heap = self.heap;
+        let origin = heap.parser.origins.all.get(origin as usize).copied().unwrap_or_default();
+        let Some(stack) = origin.stack else {
+            let attributes = self.attributes(&origin)?;
+            if attributes.is_none() {
+                return Ok(if is_free { self.other } else { self.allocation });
+            }
+            let name = self.definitions.text(if is_free { OTHER } else { ALLOCATION })?;
+            let op = Op { attributes, ..Op::new(name, OpKind::Compute) };
+            return self.definitions.new_op(op, None);
+        };
+        let lines = || heap.stacks.lines_of(stack);
+        let is_python = |file: &str| file.ends_with(".py") || file.starts_with('<');
+        let innermost = lines().find(|line| is_python(&line.file)).or_else(|| lines().next());
+        let users = lines().find(|line| is_python(&line.file) && !is_library(&line.file)).or(innermost);
+        let name = match (is_free, innermost) {
+            (false, Some(line)) => line.operation(),
+            (false, None) => ALLOCATION.into(),
+            (true, _) => OTHER.into(),
+        };
+        let mut outer: Option<StackId> = None;
+        let indexes = heap.stacks.indexes_of(stack);
+        for line in indexes.iter().rev().filter_map(|line| heap.stacks.line(*line)) {
+            let frame = self.definitions.frame(&line.function, &line.file, line.number)?;
+            outer = Some(self.definitions.stack(frame, outer)?);
+        }
+        let loc = users.map(|line| self.definitions.text(&format!("{}:{}", line.file, line.number)));
+        let (name, loc) = (self.definitions.text(&name)?, loc.transpose()?);
+        let attributes = self.attributes(&origin)?;
+        self.definitions.new_op(Op { loc, attributes, ..Op::new(name, OpKind::Compute) }, outer)
+    }
+
+    /// What an origin has beside its stack, as text.
+    fn attributes(&mut self, origin: &Origin) -> Result<Option<ttmem_model::StrId>> {
+        let text = |id: Option<super::heap::TextId>| id.map(|id| self.heap.text_of(id));
+        let mut parts = Vec::new();
+        parts.extend(text(origin.metadata).map(|text| format!("metadata: {text}")));
+        parts.extend(text(origin.context).map(|text| format!("compiled: {text}")));
+        parts.extend(text(origin.forward).map(|text| format!("forward: {text}")));
+        parts.extend((origin.stream != 0).then(|| format!("stream: 0x{:x}", origin.stream)));
+        let private = origin.pool.filter(|pool| *pool != (0, 0));
+        parts.extend(private.map(|(a, b)| format!("private pool: ({a}, {b})")));
+        if parts.is_empty() { Ok(None) } else { self.definitions.text(&parts.join("; ")).map(Some) }
+    }
+
+    fn warn_about(&mut self, named: &Named, has_traces: bool) -> Result<()> {
+        let Named { name, device: Device { trace, .. } } = named;
+        let mut warn = |message: String| self.definitions.warn(None, message);
+        if !has_traces || trace.len == 0 {
+            warn(format!(
+                "{name} has no history, so only the memory at the time of the snapshot is known; call \
+                 torch.cuda.memory._record_memory_history() first"
+            ))?;
+        }
+        for (word, count) in &trace.others {
+            let word = word.map_or("", |word| self.heap.text_of(word));
+            // Written by `_snapshot()` itself.
+            if word != "snapshot" {
+                warn(format!(
+                    "{} {word:?} of {name} {} unknown and skipped",
+                    counted(*count, "event"),
+                    by_count(*count, "is", "are")
+                ))?;
+            }
+        }
+        if trace.internal > 0 {
+            warn(format!(
+                "{} of {name} that restore the state of a CUDA graph are not counted as allocations",
+                counted(trace.internal, "event")
+            ))?;
+        }
+        if let Some(missing) = Known::of(trace).missing(trace) {
+            warn(format!("the history of {name} has no {missing}"))?;
+        }
+        Ok(())
+    }
+
+    /// Warns if memory was in use before the first event.
+    fn warn_about_start(&mut self, name: &str, update: &Update<OriginIndex>, overflowed: bool) -> Result<()> {
+        let blocks = update.start().map(Contents::blocks).unwrap_or_default();
+        if blocks.is_empty() || update.is_empty() {
+            return Ok(());
+        }
+        let bytes: u64 = blocks.iter().map(|(_, block)| block.block.unwrap_or(block.bytes)).sum();
+        let why = if overflowed {
+            "its ring buffer overflowed (max_entries)"
+        } else {
+            "recording started late, or its ring buffer overflowed (max_entries)"
+        };
+        let message = format!(
+            "the history of {name} begins with {} ({}) in use: {why}; the peak before that is unknown",
+            counted(blocks.len() as u64, "allocation"),
+            size(bytes)
+        );
+        self.definitions.warn(None, message)
+    }
+}
+
+/// The kinds of events that a trace has. `skip_actions` may have removed some.
+#[derive(Clone, Copy)]
+struct Known {
+    allocations: bool,
+    requests: bool,
+    completions: bool,
+}
+
+impl Known {
+    fn of(trace: &Trace) -> Self {
+        Self {
+            allocations: trace.allocations > 0,
+            requests: trace.requests > 0,
+            completions: trace.completions > 0,
+        }
+    }
+
+    /// A free is known by one of its events if the trace lacks the other.
+    fn complete(self, mut row: UpdateRow<OriginIndex>) -> UpdateRow<OriginIndex> {
+        let is_whole = match row.row.action {
+            HistoryAction::FreeRequested => !self.completions && row.origin.is_some(),
+            HistoryAction::FreeCompleted => !self.requests,
+            _ => false,
+        };
+        if is_whole {
+            row.row.action = HistoryAction::Freed;
+        }
+        row
+    }
+
+    /// What the trace lacks, with the consequence.
+    fn missing(self, trace: &Trace) -> Option<&'static str> {
+        let is_short = trace.allocations + trace.requests + trace.completions < 100;
+        match (self.allocations, self.requests, self.completions) {
+            (true, true, true) | (_, false, false) => None,
+            (false, ..) if !is_short => Some(
+                "alloc events (skip_actions), so memory that was allocated and freed in it is missing from all figures",
+            ),
+            (true, false, true) => Some(
+                "free_requested events (skip_actions), so memory counts as allocated until its last stream is done with it",
+            ),
+            (true, true, false) if !is_short => Some(
+                "free_completed events (skip_actions), so memory counts as inactive when the program frees it",
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// The next row of several streams, by time.
+fn next_by_time<I>(streams: &mut [Peekable<I>]) -> Option<UpdateRow<OriginIndex>>
+where
+    I: Iterator<Item = UpdateRow<OriginIndex>>,
+{
+    if let [only] = streams {
+        return only.next();
+    }
+    let times =
+        streams.iter_mut().enumerate().filter_map(|(index, stream)| Some((stream.peek()?.row.time, index)));
+    let (_, next) = times.min()?;
+    streams[next].next()
+}
+
+/// The kind of device: snapshots do not say it, but their stacks may.
+fn device_kind(heap: &Heap) -> &'static str {
+    let is_xpu = |line: &crate::history::snapshot::Line| {
+        line.file.contains("/torch/xpu/") || line.function.contains("XPUCachingAllocator")
+    };
+    if heap.stacks.lines().any(is_xpu) { "xpu" } else { "cuda" }
+}

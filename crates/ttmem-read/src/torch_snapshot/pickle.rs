@@ -1,0 +1,416 @@
+//! A pickle machine that executes nothing.
+//!
+//! A snapshot consists of dictionaries, lists, tuples, texts and numbers. The machine knows the opcodes for these and
+//! refuses all others, among them those that call functions. [`Heap`] gets the objects as they are completed.
+
+use std::io::Read;
+
+use super::heap::{Heap, ObjectId, Value};
+
+/// The bytes read at a time.
+const CHUNK: usize = 256 << 10;
+/// The maximum number of nested marks. Snapshots nest eight levels deep.
+const MAX_DEPTH: usize = 1000;
+/// The maximum number of values on the stack.
+const MAX_STACK: usize = 1 << 28;
+/// The maximum length of a text.
+const MAX_TEXT: u64 = 64 << 20;
+
+/// The first opcode of protocols 2 and later.
+pub(super) const PROTO: u8 = 0x80;
+
+/// Why a pickle could not be read, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PickleError {
+    /// The position in the decompressed file.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// The result of running a pickle.
+type Step<T> = Result<T, Problem>;
+
+/// A problem whose position is not known yet.
+#[derive(Debug)]
+enum Problem {
+    /// The file ends inside the pickle.
+    Truncated,
+    Io(std::io::Error),
+    Invalid(String),
+}
+
+fn invalid<T>(what: impl Into<String>) -> Step<T> {
+    Err(Problem::Invalid(what.into()))
+}
+
+/// Runs a pickle and returns its value. Bytes after its end are not read.
+pub(super) fn run<R: Read>(source: R, heap: &mut Heap) -> Result<Value, PickleError> {
+    let source = Source { stream: source, buffer: vec![0; CHUNK], next: 0, end: 0, consumed: 0 };
+    let mut machine = Machine { source, stack: Vec::new(), marks: Vec::new(), memo: Vec::new(), heap };
+    machine.run().map_err(|problem| {
+        let what = match problem {
+            Problem::Truncated => "the file ends inside the pickle; write the snapshot again".to_owned(),
+            Problem::Io(error) => error.to_string(),
+            Problem::Invalid(what) => what,
+        };
+        PickleError { offset: machine.source.offset(), what }
+    })
+}
+
+/// Bytes of a stream.
+struct Source<R> {
+    stream: R,
+    buffer: Vec<u8>,
+    next: usize,
+    end: usize,
+    /// The bytes before the buffer.
+    consumed: u64,
+}
+
+impl<R: Read> Source<R> {
+    fn offset(&self) -> u64 {
+        self.consumed + self.next as u64
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Step<u8> {
+        if self.next == self.end {
+            self.fill()?;
+        }
+        let byte = self.buffer[self.next];
+        self.next += 1;
+        Ok(byte)
+    }
+
+    #[cold]
+    fn fill(&mut self) -> Step<()> {
+        self.consumed += self.end as u64;
+        (self.next, self.end) = (0, 0);
+        self.end = loop {
+            match self.stream.read(&mut self.buffer) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                read => break read.map_err(Problem::Io)?,
+            }
+        };
+        if self.end == 0 { Err(Problem::Truncated) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn bytes<const N: usize>(&mut self) -> Step<[u8; N]> {
+        let mut bytes = [0; N];
+        if let Some(available) = self.buffer[..self.end].get(self.next..self.next + N) {
+            bytes.copy_from_slice(available);
+            self.next += N;
+            return Ok(bytes);
+        }
+        for byte in &mut bytes {
+            *byte = self.byte()?;
+        }
+        Ok(bytes)
+    }
+
+    /// Passes the next bytes to a function, without a copy if the buffer has them.
+    fn text<T>(&mut self, len: u64, of: impl FnOnce(&[u8]) -> T) -> Step<T> {
+        if len > MAX_TEXT {
+            return invalid(format!("a text of {len} bytes is too long for a snapshot"));
+        }
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if let Some(available) = self.buffer[..self.end].get(self.next..self.next.saturating_add(len)) {
+            self.next += len;
+            return Ok(of(available));
+        }
+        let mut text = Vec::new();
+        while text.len() < len {
+            if self.next == self.end {
+                self.fill()?;
+            }
+            let available = &self.buffer[self.next..self.end];
+            let part = &available[..available.len().min(len - text.len())];
+            text.extend_from_slice(part);
+            self.next += part.len();
+        }
+        Ok(of(&text))
+    }
+}
+
+struct Machine<'h, R> {
+    source: Source<R>,
+    stack: Vec<Value>,
+    /// The positions of marks in the stack.
+    marks: Vec<usize>,
+    memo: Vec<Memo>,
+    heap: &'h mut Heap,
+}
+
+/// A remembered text or object, in four bytes: a snapshot of a million events remembers millions of them.
+#[derive(Clone, Copy)]
+struct Memo(u32);
+
+impl Memo {
+    const TEXT: u32 = 1 << 31;
+
+    fn new(value: Value) -> Option<Self> {
+        let (id, bit) = match value {
+            Value::Text(text) => (text.0, Self::TEXT),
+            Value::Object(object) => (object.0, 0),
+            _ => return None,
+        };
+        (id < Self::TEXT).then_some(Self(id | bit))
+    }
+
+    fn value(self) -> Value {
+        let id = self.0 & !Self::TEXT;
+        if self.0 == id { Value::Object(ObjectId(id)) } else { Value::Text(super::heap::TextId(id)) }
+    }
+}
+
+impl<R: Read> Machine<'_, R> {
+    fn run(&mut self) -> Step<Value> {
+        loop {
+            match self.source.byte()? {
+                b'.' => return self.result(),
+                b'(' => self.mark()?,
+                b'h' => {
+                    let index = self.source.byte()?;
+                    self.recall(index.into())?;
+                }
+                b'j' => {
+                    let index = self.u32()?;
+                    self.recall(index)?;
+                }
+                b'K' => {
+                    let value = self.source.byte()?;
+                    self.push(Value::Int(value.into()))?;
+                }
+                b'M' => {
+                    let value = u16::from_le_bytes(self.source.bytes()?);
+                    self.push(Value::Int(value.into()))?;
+                }
+                b'J' => {
+                    let value = i32::from_le_bytes(self.source.bytes()?);
+                    self.push(Value::from_signed(value.into()))?;
+                }
+                0x8a => self.long()?,
+                0x94 => self.memoize(self.memo.len())?,
+                b'q' => {
+                    let index = self.source.byte()?;
+                    self.memoize(index.into())?;
+                }
+                b'r' => {
+                    let index = self.u32()?;
+                    self.memoize(index as usize)?;
+                }
+                0x8c => {
+                    let len = self.source.byte()?;
+                    self.text(len.into())?;
+                }
+                b'X' => {
+                    let len = self.u32()?;
+                    self.text(len.into())?;
+                }
+                0x8d => {
+                    let len = u64::from_le_bytes(self.source.bytes()?);
+                    self.text(len)?;
+                }
+                b'}' => self.push_new(Heap::new_dict)?,
+                b']' => self.push_new(Heap::new_list)?,
+                b'u' => self.set_items()?,
+                b'e' => self.append_items()?,
+                opcode => self.rare(opcode)?,
+            }
+        }
+    }
+
+    /// Opcodes that snapshots use seldom.
+    fn rare(&mut self, opcode: u8) -> Step<()> {
+        match opcode {
+            PROTO => match self.source.byte()? {
+                2..=5 => Ok(()),
+                version => invalid(format!("pickle protocol {version} is not supported")),
+            },
+            // The length of a frame.
+            0x95 => self.source.bytes::<8>().map(|_| ()),
+            b'N' => self.push(Value::None),
+            0x88 => self.push(Value::Bool(true)),
+            0x89 => self.push(Value::Bool(false)),
+            b'G' => {
+                let value = f64::from_be_bytes(self.source.bytes()?);
+                self.push(Value::Float(value))
+            }
+            b'a' => self.append_from(self.stack.len().saturating_sub(1)),
+            b's' => self.set_from(self.stack.len().saturating_sub(2)),
+            b')' => self.tuple(self.stack.len()),
+            0x85..=0x87 => {
+                let count = usize::from(opcode - 0x84);
+                match self.stack.len().checked_sub(count) {
+                    Some(first) => self.tuple(first),
+                    None => invalid("a tuple has too few values"),
+                }
+            }
+            b't' | b'l' => {
+                let first = self.unmark()?;
+                self.tuple(first)
+            }
+            b'd' => {
+                let first = self.unmark()?;
+                let dict = self.heap.new_dict();
+                self.stack.insert(first, Value::Object(dict));
+                self.set_from(first + 1)
+            }
+            _ => invalid(refusal(opcode)),
+        }
+    }
+
+    fn result(&mut self) -> Step<Value> {
+        match (self.stack.as_slice(), self.marks.is_empty()) {
+            ([value], true) => Ok(*value),
+            _ => invalid("the pickle ends without a single value"),
+        }
+    }
+
+    fn u32(&mut self) -> Step<u32> {
+        self.source.bytes().map(u32::from_le_bytes)
+    }
+
+    #[inline]
+    fn push(&mut self, value: Value) -> Step<()> {
+        if self.stack.len() >= MAX_STACK {
+            return invalid("too many values");
+        }
+        self.stack.push(value);
+        Ok(())
+    }
+
+    fn push_new(&mut self, new: fn(&mut Heap) -> ObjectId) -> Step<()> {
+        let object = new(self.heap);
+        self.push(Value::Object(object))
+    }
+
+    fn mark(&mut self) -> Step<()> {
+        if self.marks.len() >= MAX_DEPTH {
+            return invalid("too deeply nested for a snapshot");
+        }
+        self.marks.push(self.stack.len());
+        Ok(())
+    }
+
+    fn unmark(&mut self) -> Step<usize> {
+        match self.marks.pop().filter(|mark| *mark <= self.stack.len()) {
+            Some(mark) => Ok(mark),
+            None => invalid("values without a mark"),
+        }
+    }
+
+    #[inline]
+    fn recall(&mut self, index: u32) -> Step<()> {
+        match self.memo.get(index as usize) {
+            Some(memo) => self.push(memo.value()),
+            None => invalid(format!("memo {index} does not exist")),
+        }
+    }
+
+    fn memoize(&mut self, index: usize) -> Step<()> {
+        let Some(memo) = self.stack.last().copied().and_then(Memo::new) else {
+            return invalid("a value that cannot be memoized");
+        };
+        // Writers number memos consecutively, some from 1. Any other number would reserve memory that the file does not
+        // justify.
+        let len = self.memo.len();
+        if index > len + 1 {
+            return invalid(format!("memo {index} is out of order"));
+        }
+        if index > len {
+            self.memo.push(memo);
+        }
+        match self.memo.get_mut(index) {
+            Some(have) => *have = memo,
+            None => self.memo.push(memo),
+        }
+        Ok(())
+    }
+
+    fn long(&mut self) -> Step<()> {
+        let len = self.source.byte()?;
+        if len > 9 {
+            return invalid(format!("a number of {len} bytes"));
+        }
+        let mut bytes = [0; 9];
+        let mut is_negative = false;
+        for byte in bytes.iter_mut().take(len.into()) {
+            *byte = self.source.byte()?;
+            is_negative = *byte >= 0x80;
+        }
+        if is_negative {
+            bytes[usize::from(len)..].fill(0xff);
+        }
+        // Addresses and streams are bit patterns, so the ninth byte is only the sign.
+        let [low @ .., _] = bytes;
+        self.push(Value::Int(u64::from_le_bytes(low)))
+    }
+
+    fn text(&mut self, len: u64) -> Step<()> {
+        let heap = &mut *self.heap;
+        let text = self.source.text(len, |bytes| heap.text(bytes))?;
+        match text {
+            Some(text) => self.push(Value::Text(text)),
+            None => invalid("too many texts"),
+        }
+    }
+
+    fn tuple(&mut self, first: usize) -> Step<()> {
+        let list = self.heap.new_list();
+        self.heap.append(list, &self.stack[first..]);
+        self.stack.truncate(first);
+        self.push(Value::Object(list))
+    }
+
+    fn set_items(&mut self) -> Step<()> {
+        let first = self.unmark()?;
+        self.set_from(first)
+    }
+
+    /// Adds the keys and values from a position of the stack to the dictionary before them.
+    fn set_from(&mut self, first: usize) -> Step<()> {
+        match first.checked_sub(1).and_then(|before| self.stack.get(before)) {
+            Some(&Value::Object(object)) if (self.stack.len() - first) % 2 == 0 => {
+                self.heap.set_items(object, &self.stack[first..]);
+                self.stack.truncate(first);
+                Ok(())
+            }
+            _ => invalid("keys without a dictionary"),
+        }
+    }
+
+    fn append_items(&mut self) -> Step<()> {
+        let first = self.unmark()?;
+        self.append_from(first)
+    }
+
+    fn append_from(&mut self, first: usize) -> Step<()> {
+        match first.checked_sub(1).and_then(|before| self.stack.get(before)) {
+            Some(&Value::Object(object)) => {
+                self.heap.append(object, &self.stack[first..]);
+                self.stack.truncate(first);
+                Ok(())
+            }
+            _ => invalid("items without a list"),
+        }
+    }
+}
+
+/// Describes an opcode that snapshots never contain.
+fn refusal(opcode: u8) -> String {
+    let runs_code =
+        matches!(opcode, b'c' | b'R' | b'b' | b'i' | b'o' | b'P' | b'Q' | 0x81..=0x84 | 0x92 | 0x93);
+    let what = if opcode.is_ascii_graphic() {
+        format!("opcode {:?}", char::from(opcode))
+    } else {
+        format!("opcode 0x{opcode:02x}")
+    };
+    if runs_code {
+        format!("{what} makes Python call code; a memory snapshot never contains it, so the file is refused")
+    } else {
+        format!("{what} does not occur in memory snapshots")
+    }
+}

@@ -1,0 +1,580 @@
+//! The reader of PyTorch's memory snapshots: real ones compared with the allocator's counters, and every form of the
+//! format, written by a model of the allocator that knows its counters after each event.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use proptest::prelude::*;
+use serde_json::Value;
+use ttmem::model::{CallEnd, CallId, CurveKind, Moment, Profile};
+use ttmem::query::{Request, summary};
+use ttmem::{Error, Result, read};
+use ttmem_testkit::torch::{
+    Action, Allocator, Levels, Options, Py, Settings, Snapshot, dict, dump, frames, list, text,
+};
+
+const MIB: u64 = 1 << 20;
+
+fn corpus(name: &str) -> String {
+    format!("{}/../../corpus/torch_snapshot/{name}.pickle.gz", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn opened(bytes: &[u8]) -> Result<Profile> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("snapshot.pickle");
+    fs::write(&path, bytes).unwrap();
+    read::open(path.to_str().unwrap())
+}
+
+fn levels(profile: &Profile, pool: usize, at: Moment) -> Levels {
+    let reading = profile.ranks[0].pools[pool].reading(at);
+    let value = |value: Option<u64>| value.unwrap_or(0);
+    Levels {
+        allocated: value(reading.allocated),
+        active: value(reading.active),
+        reserved: value(reading.reserved),
+        requested: value(reading.requested),
+    }
+}
+
+fn peak(profile: &Profile, kind: CurveKind) -> u64 {
+    profile.ranks[0].pools[0].curve(kind).and_then(|curve| curve.value.iter().copied().max()).unwrap_or(0)
+}
+
+fn warnings(profile: &Profile) -> Vec<String> {
+    profile.warnings.iter().map(|warning| warning.message.clone()).collect()
+}
+
+/// What the allocator counted, in bytes.
+fn fact(name: &str, key: &str) -> u64 {
+    let facts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/torch_snapshot/facts.jsonl");
+    let facts = fs::read_to_string(facts).unwrap();
+    let facts = facts.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    facts.into_iter().find(|fact| fact["name"] == name).unwrap()[key].as_u64().unwrap()
+}
+
+#[test]
+fn real_snapshots_have_the_counters_of_their_allocators() {
+    for name in ["train_gpt2_30m", "oom_gpt2_124m", "graph_expandable_pools"] {
+        let profile = read::open(&corpus(name)).unwrap();
+        assert_eq!(warnings(&profile), [""; 0], "{name}");
+        let peaks = [CurveKind::Allocated, CurveKind::Reserved, CurveKind::Requested];
+        let wanted = ["peak_allocated", "peak_reserved", "requested_peak"].map(|key| fact(name, key));
+        assert_eq!(peaks.map(|kind| peak(&profile, kind)), wanted, "{name}");
+        let end = levels(&profile, 0, Moment::NEVER.earlier());
+        let wanted = ["allocated", "active", "reserved"].map(|key| fact(name, key));
+        assert_eq!([end.allocated, end.active, end.reserved], wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_ring_that_has_overflowed_ends_with_the_counters_of_its_allocator() {
+    for name in ["wrapped_ring_gpt2_30m", "cpp_stacks_gpt2_30m"] {
+        let profile = read::open(&corpus(name)).unwrap();
+        let end = levels(&profile, 0, Moment::NEVER.earlier());
+        let wanted = ["allocated", "active", "reserved"].map(|key| fact(name, key));
+        assert_eq!([end.allocated, end.active, end.reserved], wanted, "{name}");
+        assert!(peak(&profile, CurveKind::Allocated) <= fact(name, "peak_allocated"));
+        let warnings = warnings(&profile);
+        let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+        assert!(warning.contains("the peak before that is unknown"), "{warning}");
+    }
+}
+
+/// The stacks of made programs.
+fn stacks() -> Vec<Py> {
+    vec![
+        frames(&[
+            ("forward", "/lib/python3.12/site-packages/torch/nn/modules/linear.py", 134),
+            ("step", "/home/me/train.py", 8),
+        ]),
+        frames(&[("<module>", "/home/me/train.py", 31)]),
+        frames(&[]),
+    ]
+}
+
+/// What a program does.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Allocate { bytes: u64, stream: u64, origin: usize },
+    Free { index: usize, is_used: bool },
+    Complete { index: usize },
+    EmptyCache,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let bytes = prop_oneof![
+        4 => 1_u64..4 * MIB,
+        2 => 1_u64..64 << 10,
+        2 => 1_u64..80 * MIB,
+        1 => (0_u64..8).prop_map(|power| MIB << power),
+    ];
+    let allocate = (bytes, 0_u64..3, 0_usize..3);
+    let act = prop_oneof![
+        6 => allocate.prop_map(|(bytes, stream, origin)| Act::Allocate { bytes, stream: stream / 2, origin }),
+        5 => (any::<usize>(), any::<bool>()).prop_map(|(index, is_used)| Act::Free { index, is_used }),
+        2 => any::<usize>().prop_map(|index| Act::Complete { index }),
+        1 => Just(Act::EmptyCache),
+    ];
+    proptest::collection::vec(act, 1..250)
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let max_split = proptest::option::of((1_u64..64).prop_map(|mib| mib * MIB));
+    let divisions = prop_oneof![Just(0), Just(1), Just(2), Just(4), Just(8)];
+    (max_split, divisions, any::<bool>()).prop_map(|(max_split, divisions, is_expandable)| Settings {
+        max_split: max_split.map(|max| max.max(20 * MIB)).filter(|_| !is_expandable),
+        divisions,
+        is_expandable,
+    })
+}
+
+fn run(settings: Settings, acts: &[Act]) -> Allocator {
+    let mut allocator = Allocator::new(settings);
+    for act in acts {
+        let one_of = |all: Vec<u64>, index: usize| (!all.is_empty()).then(|| all[index % all.len()]);
+        match *act {
+            Act::Allocate { bytes, stream, origin } => {
+                allocator.allocate(bytes, stream, origin);
+            }
+            Act::Free { index, is_used } => {
+                if let Some(address) = one_of(allocator.allocated(), index) {
+                    allocator.free(address, is_used, 1);
+                }
+            }
+            Act::Complete { index } => {
+                if let Some(address) = one_of(allocator.pending(), index) {
+                    allocator.complete(address, 2);
+                }
+            }
+            Act::EmptyCache => allocator.empty_cache(),
+        }
+    }
+    allocator
+}
+
+/// The counters after each step (an allocation or a free) and the events that follow it until the next step.
+fn truth(allocator: &Allocator) -> Vec<Levels> {
+    let mut levels: Vec<Levels> = Vec::new();
+    for event in &allocator.events {
+        match levels.last_mut() {
+            _ if matches!(event.action, Action::Alloc | Action::FreeRequested | Action::Oom) => {
+                levels.push(event.levels);
+            }
+            Some(last) => *last = event.levels,
+            None => {}
+        }
+    }
+    levels
+}
+
+proptest! {
+    /// Whatever a program does and whatever the settings are: all four counters are those of the allocator after each
+    /// step, and each allocation has its own life.
+    #[test]
+    fn every_counter_is_that_of_the_allocator(acts in acts(), settings in settings(), protocol in 2_u8..=5) {
+        let allocator = run(settings, &acts);
+        let options = Options { protocol, ..Options::default() };
+        let snapshot = Snapshot::of(&allocator, &stacks(), options);
+        if allocator.events.is_empty() {
+            return Ok(());
+        }
+        let profile = opened(&snapshot.pickle()).unwrap();
+        prop_assert_eq!(warnings(&profile), Vec::<String>::new());
+        let truth = truth(&allocator);
+        let rank = &profile.ranks[0];
+        prop_assert_eq!(rank.steps.len(), truth.len());
+        for (step, wanted) in (0..).zip(&truth) {
+            prop_assert_eq!(levels(&profile, 0, Moment::after(step)), *wanted, "after step {}", step);
+        }
+        prop_assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), allocator.levels());
+        let allocations = allocator.events.iter().filter(|event| event.action == Action::Alloc).count();
+        prop_assert_eq!(rank.tensors.len(), allocations);
+        let live: u64 = rank
+            .live(ttmem::model::PoolId::new(0).unwrap(), Moment::NEVER.earlier())
+            .map(|tensor| rank.tensors.per_bank[tensor].get().unwrap())
+            .sum();
+        prop_assert_eq!(live, allocator.levels().allocated);
+    }
+
+    /// A ring buffer that has lost its beginning: the end is exact, and no level is negative or above the reserved
+    /// memory.
+    #[test]
+    fn a_ring_of_any_length_ends_with_the_counters(acts in acts(), settings in settings(), ring in 1_usize..200) {
+        let allocator = run(settings, &acts);
+        let snapshot = Snapshot::of(&allocator, &stacks(), Options { ring, ..Options::default() });
+        if allocator.events.is_empty() {
+            return Ok(());
+        }
+        let profile = opened(&snapshot.pickle()).unwrap();
+        prop_assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), allocator.levels());
+        let kept = allocator.events.len().min(ring);
+        let first = allocator.events.len() - kept;
+        let has_lost = first > 0 && allocator.events[first - 1].levels.active > 0;
+        let is_said = warnings(&profile).iter().any(|warning| warning.contains("the peak before that is unknown"));
+        prop_assert_eq!(has_lost, is_said);
+    }
+
+    /// All forms of a snapshot give the same counters.
+    #[test]
+    fn all_versions_give_the_same_counters(acts in acts(), has_times in any::<bool>(), has_addresses in any::<bool>(), is_legacy in any::<bool>()) {
+        let allocator = run(Settings::default(), &acts);
+        if allocator.events.is_empty() {
+            return Ok(());
+        }
+        let wanted = opened(&Snapshot::of(&allocator, &stacks(), Options::default()).pickle()).unwrap();
+        let options = Options { has_times, has_addresses, is_legacy, has_frames: !is_legacy, ..Options::default() };
+        let found = opened(&Snapshot::of(&allocator, &stacks(), options).pickle()).unwrap();
+        let (wanted, found) = (&wanted.ranks[0], &found.ranks[0]);
+        prop_assert_eq!(&wanted.pools[0].curves, &found.pools[0].curves);
+        prop_assert_eq!(&wanted.tensors.per_bank, &found.tensors.per_bank);
+        prop_assert_eq!((&wanted.tensors.born, &wanted.tensors.dies), (&found.tensors.born, &found.tensors.dies));
+    }
+
+    /// No file makes the reader panic, and none is read beyond its end.
+    #[test]
+    fn broken_files_are_refused(at in any::<prop::sample::Index>(), byte in any::<u8>(), is_cut in any::<bool>()) {
+        let mut bytes = example().pickle();
+        let at = at.index(bytes.len());
+        if is_cut { bytes.truncate(at) } else { bytes[at] = byte }
+        let found = opened(&bytes);
+        if is_cut && at > 0 {
+            prop_assert!(found.is_err());
+        }
+        if let Ok(profile) = found {
+            let _ = summary(&[profile], &Request::default());
+        }
+    }
+}
+
+/// A program with something of everything.
+fn example_allocator() -> Allocator {
+    let mut allocator = Allocator::new(Settings::default());
+    let weight = allocator.allocate(5 * MIB, 0, 0);
+    let kept = allocator.allocate(100, 0, 1);
+    let used = allocator.allocate(30 * MIB, 0, 0);
+    allocator.free(used, true, 1);
+    allocator.free(weight, false, 2);
+    allocator.fail(64 * MIB, 3 * MIB, 0);
+    allocator.complete(used, 2);
+    let _ = kept;
+    allocator
+}
+
+fn example() -> Snapshot {
+    Snapshot::of(&example_allocator(), &stacks(), Options::default())
+}
+
+#[test]
+fn compressed_snapshots_of_all_protocols_are_the_same() {
+    let pickle = |protocol| {
+        Snapshot::of(&example_allocator(), &stacks(), Options { protocol, ..Options::default() }).pickle()
+    };
+    let wanted = opened(&pickle(4)).unwrap();
+    let same = |bytes: &[u8]| {
+        let mut found = opened(bytes).unwrap();
+        found.source = wanted.source.clone();
+        assert_eq!(found, wanted);
+    };
+    for protocol in [2, 3, 5] {
+        same(&pickle(protocol));
+    }
+    for protocol in [2, 4, 5] {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(&pickle(protocol)).unwrap();
+        same(&packed.finish().unwrap());
+        same(&zstd::encode_all(pickle(protocol).as_slice(), 1).unwrap());
+    }
+    // `_format_viz` pads its input with zeros.
+    same(&[pickle(4), vec![0; 7]].concat());
+}
+
+#[test]
+fn a_list_of_segments_has_no_history() {
+    let allocator = example_allocator();
+    for bytes in [
+        example().pickle_of_segments(),
+        Snapshot { traces: vec![], ..example() }.pickle(),
+        Snapshot { traces: vec![vec![]], ..example() }.pickle(),
+    ] {
+        let profile = opened(&bytes).unwrap();
+        assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), allocator.levels());
+        assert_eq!(profile.ranks[0].steps.len(), 0);
+        assert!(warnings(&profile)[0].contains("cuda:0 has no history"), "{:?}", profile.warnings);
+        assert!(summary(&[profile], &Request::default()).is_ok());
+    }
+}
+
+#[test]
+fn a_trace_of_the_fourth_device_only_belongs_to_it() {
+    let options = Options { device: 3, ..Options::default() };
+    let profile = opened(&Snapshot::of(&example_allocator(), &stacks(), options).pickle()).unwrap();
+    let names: Vec<&str> = profile.ranks[0].pools.iter().map(|pool| profile.text(pool.name)).collect();
+    assert_eq!(names, ["cuda:3"]);
+    assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), example_allocator().levels());
+}
+
+#[test]
+fn two_devices_are_ordered_by_time() {
+    let mut snapshot = example();
+    let other = Snapshot::of(&example_allocator(), &stacks(), Options { device: 1, ..Options::default() });
+    snapshot.segments.extend(other.segments);
+    snapshot.traces.push(other.traces[1].clone());
+    let profile = opened(&snapshot.pickle()).unwrap();
+    for pool in 0..2 {
+        assert_eq!(levels(&profile, pool, Moment::NEVER.earlier()), example_allocator().levels());
+    }
+    let times: Vec<u64> = profile.ranks[0].times.value.clone();
+    assert!(times.is_sorted());
+}
+
+#[test]
+fn host_memory_is_a_pool_of_its_own() {
+    let host = example();
+    let snapshot = example()
+        .with("host_segments", list(host.segments.clone()))
+        .with("host_traces", list(host.traces[0].clone()));
+    let profile = opened(&snapshot.pickle()).unwrap();
+    let names: Vec<&str> = profile.ranks[0].pools.iter().map(|pool| profile.text(pool.name)).collect();
+    assert_eq!(names, ["cuda:0", "pinned"]);
+    assert_eq!(levels(&profile, 1, Moment::NEVER.earlier()), example_allocator().levels());
+}
+
+#[test]
+fn unknown_actions_and_keys_are_counted() {
+    let mut snapshot = example();
+    snapshot.traces[0].push(dict([
+        ("action", text("workspace_snapshot")),
+        ("addr", Py::Int(1)),
+        ("new", Py::None),
+    ]));
+    snapshot.traces[0].push(dict([("action", text("snapshot")), ("addr", Py::Int(0)), ("size", Py::Int(0))]));
+    let profile = opened(&snapshot.with("new_key", list([Py::Int(1)])).pickle()).unwrap();
+    assert_eq!(warnings(&profile), ["1 event \"workspace_snapshot\" of cuda:0 is unknown and skipped"]);
+    assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), example_allocator().levels());
+}
+
+/// The annotations of a profile: name, start and end.
+fn ranges(profile: &Profile) -> Vec<(String, u64, Option<u64>)> {
+    let rank = &profile.ranks[0];
+    (0..rank.calls.len())
+        .map(|call| {
+            let scope = rank.calls.scope[call];
+            let ended = match rank.call_end(CallId::new(call).unwrap().index()) {
+                CallEnd::At(time) => Some(time),
+                _ => None,
+            };
+            (profile.text(rank.scopes.name[scope.index()]).to_owned(), rank.calls.began[call], ended)
+        })
+        .collect()
+}
+
+#[test]
+fn annotations_of_all_versions_are_the_same_ranges() {
+    const START: i128 = 1_794_702_759_000_000;
+    let rows = [
+        ("START", "outer", 0),
+        ("START", "inner", 1),
+        ("END", "inner", 2),
+        ("END", "lost", 2),
+        ("END", "outer", 3),
+    ];
+    let annotation = |(stage, name, time): (&str, &str, i128)| {
+        dict([
+            ("stage", text(stage)),
+            ("name", text(name)),
+            ("device", Py::Int(0)),
+            ("time_us", Py::Int(START + time)),
+        ])
+    };
+    let new = example().with("external_annotations", list(rows.map(annotation)));
+    let mut old = example();
+    old.traces[0].extend(rows.map(|(stage, name, time)| {
+        dict([
+            ("action", text("user_defined")),
+            ("addr", Py::Int(0)),
+            ("size", Py::Int(0)),
+            ("time_us", Py::Int(START + time)),
+            ("frames", frames(&[(stage, name, 0)])),
+        ])
+    }));
+    for snapshot in [new, old] {
+        let profile = opened(&snapshot.pickle()).unwrap();
+        assert_eq!(
+            ranges(&profile),
+            [("outer".to_owned(), 500, Some(3500)), ("inner".to_owned(), 1500, Some(2500))]
+        );
+        assert_eq!(warnings(&profile), ["1 annotation began before the history and was skipped"]);
+    }
+}
+
+#[test]
+fn labels_and_metadata_are_kept() {
+    let mut snapshot = example();
+    let Py::Dict(first) = &mut snapshot.traces[0][1] else { panic!("an entry") };
+    assert_eq!(first[0].1, text("alloc"));
+    first.push((text("user_metadata"), text("{\"layer\": 3}")));
+    first.push((text("compile_context"), text("0/1")));
+    first.push((text("pool_id"), Py::Tuple(vec![Py::Int(1), Py::Int(0)])));
+    let address = first[1].1.clone();
+    snapshot.traces[0].insert(
+        2,
+        dict([
+            ("action", text("annotate")),
+            ("addr", address),
+            ("size", Py::Int(0)),
+            ("time_us", Py::Int(1_794_702_759_000_000)),
+            ("user_metadata", text("kv cache")),
+        ]),
+    );
+    // A pair that restores the state of a graph's pool.
+    for action in ["alloc", "free_requested", "free_completed"] {
+        snapshot.traces[0].push(dict([
+            ("action", text(action)),
+            ("addr", Py::Int(77)),
+            ("size", Py::Int(512)),
+            ("time_us", Py::Int(1_794_702_760_000_000)),
+            ("internal_metadata", text("mallocWithAddress")),
+        ]));
+    }
+    let profile = opened(&snapshot.pickle()).unwrap();
+    let rank = &profile.ranks[0];
+    assert_eq!(rank.tensors.len(), 3);
+    assert_eq!(rank.tensors.name[0].map(|name| profile.text(name)), Some("kv cache"));
+    let op = profile.op_of(rank, 0).unwrap();
+    let attributes = profile.text(op.attributes.unwrap());
+    assert_eq!(attributes, "metadata: {\"layer\": 3}; compiled: 0/1; private pool: (1, 0)");
+    assert_eq!(
+        warnings(&profile),
+        ["3 events of cuda:0 that restore the state of a CUDA graph are not counted as allocations"]
+    );
+}
+
+#[test]
+fn stacks_name_operations_and_lines() {
+    let profile = opened(&example().pickle()).unwrap();
+    let rank = &profile.ranks[0];
+    assert_eq!(profile.op_name(rank, 0), Some("linear.forward"));
+    assert_eq!(profile.op_loc(rank, 0), Some("/home/me/train.py:8"));
+    let stack = profile.stacks.of_op(rank.op_id(0).unwrap()).unwrap();
+    let lines: Vec<(&str, u32)> =
+        profile.stacks.lines(stack).map(|frame| (profile.text(frame.function), frame.line)).collect();
+    assert_eq!(lines, [("forward", 134), ("step", 8)]);
+}
+
+#[test]
+fn one_address_used_many_times_is_many_allocations() {
+    let mut allocator = Allocator::new(Settings::default());
+    const COUNT: usize = 100_000;
+    for _ in 0..COUNT {
+        let address = allocator.allocate(MIB, 0, 0);
+        allocator.free(address, false, 1);
+    }
+    let profile = opened(&Snapshot::of(&allocator, &stacks(), Options::default()).pickle()).unwrap();
+    let rank = &profile.ranks[0];
+    assert_eq!((rank.tensors.len(), rank.steps.len()), (COUNT, 2 * COUNT));
+    assert!(
+        rank.tensors
+            .born
+            .iter()
+            .zip(&rank.tensors.dies)
+            .all(|(born, dies)| dies.position() == born.position() + 1)
+    );
+    assert_eq!(peak(&profile, CurveKind::Allocated), MIB);
+}
+
+#[test]
+fn a_kind_of_event_that_was_skipped_is_named() {
+    let mut allocator = Allocator::new(Settings::default());
+    for _ in 0..200 {
+        let address = allocator.allocate(3 * MIB, 0, 0);
+        allocator.free(address, false, 1);
+    }
+    let last = allocator.allocate(MIB, 0, 0);
+    for (skipped, word) in [
+        (Action::Alloc, "alloc"),
+        (Action::FreeRequested, "free_requested"),
+        (Action::FreeCompleted, "free_completed"),
+    ] {
+        let options = Options { skipped: Some(skipped), ..Options::default() };
+        let profile = opened(&Snapshot::of(&allocator, &stacks(), options).pickle()).unwrap();
+        let warnings = warnings(&profile);
+        assert!(warnings.iter().any(|one| one.contains(&format!("has no {word} events"))), "{warnings:?}");
+        assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), allocator.levels(), "{word}");
+        if skipped != Action::Alloc {
+            assert_eq!(peak(&profile, CurveKind::Allocated), 3 * MIB, "{word}");
+        }
+    }
+    let _ = last;
+}
+
+#[test]
+fn failed_allocations_have_what_was_free() {
+    let profile = opened(&example().pickle()).unwrap();
+    let [fault] = profile.ranks[0].faults.as_slice() else { panic!("one fault") };
+    assert_eq!(fault.requested_total, Some(64 * MIB));
+    let mut allocator = example_allocator();
+    allocator.fail(65 * MIB, 3 * MIB, 0);
+    let profile = opened(&Snapshot::of(&allocator, &stacks(), Options::default()).pickle()).unwrap();
+    let requested: Vec<_> = profile.ranks[0].faults.iter().map(|fault| fault.requested_total).collect();
+    assert_eq!(requested, [Some(64 * MIB), Some(65 * MIB)]);
+}
+
+fn message(bytes: &[u8]) -> String {
+    match opened(bytes) {
+        Err(error @ (Error::Corrupt { .. } | Error::UnknownFormat { .. } | Error::Empty { .. })) => {
+            assert_eq!(error.exit_code(), 2);
+            error.to_string().rsplit_once("snapshot.pickle: ").unwrap().1.to_owned()
+        }
+        Err(error @ Error::NoMemoryData { .. }) => {
+            assert_eq!(error.exit_code(), 4);
+            error.to_string().rsplit_once("snapshot.pickle: ").unwrap().1.to_owned()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A pickle that begins like a snapshot.
+fn hostile(rest: &[u8]) -> Vec<u8> {
+    [b"\x80\x04}\x94\x8c\x08segments\x94".as_slice(), rest].concat()
+}
+
+#[test]
+fn hostile_files_are_refused_with_their_position() {
+    let code = "makes Python call code; a memory snapshot never contains it, so the file is refused";
+    assert_eq!(message(&hostile(b"cos\nsystem\n")), format!("byte 16: opcode 'c' {code}"));
+    assert_eq!(message(&hostile(b"\x8c\x02os\x8c\x06system\x93")), format!("byte 28: opcode 0x93 {code}"));
+    assert_eq!(message(&hostile(b")R.")), format!("byte 17: opcode 'R' {code}"));
+    assert_eq!(message(&hostile(b"h\xff")), "byte 17: memo 255 does not exist");
+    assert_eq!(message(&hostile(b"]r\xff\xff\xff\xff")), "byte 21: memo 4294967295 is out of order");
+    assert_eq!(message(&hostile(b"\x8a\x0a")), "byte 17: a number of 10 bytes");
+    assert_eq!(
+        message(&hostile(b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7f")),
+        "byte 24: a text of 9223372036854775807 bytes is too long for a snapshot"
+    );
+    assert_eq!(message(&hostile(&b"(".repeat(2000))), "byte 1016: too deeply nested for a snapshot");
+    assert_eq!(message(&hostile(b"u")), "byte 16: values without a mark");
+    assert_eq!(message(&hostile(b".")), "byte 16: the pickle ends without a single value");
+    assert_eq!(message(&hostile(b"")), "byte 15: the file ends inside the pickle; write the snapshot again");
+    assert!(message(&[]).starts_with("empty file"));
+    assert_eq!(
+        message(&hostile(b"K\x01s.")),
+        "the snapshot has no segments and no events; call _record_memory_history() before the program uses the device"
+    );
+    let other = dump(&dict([("weights", list([text("segments")]))]), &[], 4);
+    assert!(message(&other).starts_with("unknown format (a pickle without `segments` and `device_traces`)"));
+    // A list that contains itself.
+    let cyclic = hostile(b"]\x94(h\x02h\x02esu.");
+    assert!(opened(&cyclic).is_err());
+}
+
+#[test]
+fn real_snapshots_survive_being_cut() {
+    let mut bytes = Vec::new();
+    GzDecoder::new(File::open(corpus("graph_expandable_pools")).unwrap()).read_to_end(&mut bytes).unwrap();
+    for at in (1..bytes.len()).step_by(bytes.len() / 50) {
+        assert!(opened(&bytes[..at]).is_err(), "{at}");
+    }
+}
