@@ -142,6 +142,13 @@ impl Ops {
         self.heads.get(id.index()).and_then(|head| head.loc)
     }
 
+    /// The type of an operation's first result, like [`Ops::name`].
+    pub fn result_type(&self, id: OpId) -> Option<TypeId> {
+        let head = self.heads.get(id.index()).filter(|head| head.result_types > 0)?;
+        let types = head.start as usize + usize::from(head.results) + usize::from(head.operands);
+        self.lists.get(types).and_then(|packed| unpack_type(*packed))
+    }
+
     /// The kind of an operation, like [`Ops::name`].
     pub fn kind(&self, id: OpId) -> OpKind {
         self.heads.get(id.index()).map_or(OpKind::Compute, |head| head.kind)
@@ -244,6 +251,7 @@ mod tests {
         };
         let mut ops = Ops::default();
         let (a, b) = (ops.push(&op).unwrap(), ops.push(&bare).unwrap());
+        assert_eq!((ops.result_type(a), ops.result_type(b)), (t(2), None));
         assert_eq!((ops.get(a), ops.get(b)), (Some(op), Some(bare)));
     }
 }

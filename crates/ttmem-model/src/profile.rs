@@ -216,6 +216,14 @@ impl Rank {
         if at == Moment::late(position) { self.times.get(position).or_else(before) } else { before() }
     }
 
+    /// The operation that made an allocation, if it is known.
+    pub fn made_by(&self, tensor: TensorId) -> Option<OpId> {
+        match self.tensors.step.get(tensor.index()).copied().flatten() {
+            Some(step) => self.op_id(step.get()),
+            None => self.restored.get(&tensor).and_then(|restored| restored.op),
+        }
+    }
+
     /// The scope that a tensor was allocated in: the innermost one that is not a framework operation.
     pub fn made_in(&self, tensor: TensorId) -> Option<ScopeId> {
         if let Some(restored) = self.restored.get(&tensor) {

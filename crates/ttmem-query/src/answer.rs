@@ -6,6 +6,7 @@ use serde::Serialize;
 use ttmem_model::{Block, Class, Position, Step};
 
 use super::about::Extent;
+use super::allocations::Allocations;
 use super::clash::Clash;
 use super::device::DeviceKind;
 use super::l1::L1Summary;
@@ -84,6 +85,10 @@ pub struct RankSummary {
     pub distribution: Vec<OpCount>,
     /// The memory pools, by name.
     pub pools: Named<PoolSummary>,
+    /// The allocations of the most important pool, grouped; omitted if the input does not record a caching allocator and
+    /// neither a filter nor a grouping was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocations: Option<Allocations>,
     /// The L1 of a Tenstorrent core: tensors, the buffers of programs, and the headroom between them.
     pub l1: Option<L1Summary>,
     /// The peak of the most important pool: the one that ran out of memory, or DRAM.

@@ -4,6 +4,7 @@
 //! Markdown, files, page) comes from here, so the same number is the same everywhere.
 
 mod about;
+mod allocations;
 pub mod analyze;
 mod answer;
 mod clash;
@@ -12,6 +13,7 @@ mod device_use;
 mod expectations;
 mod expected;
 mod faults;
+pub mod filter;
 pub mod gantt;
 mod groups;
 pub mod ir;
@@ -40,7 +42,9 @@ mod ways_out;
 pub mod words;
 
 pub use about::{About, AboutPeak, Extent, ShownPeak};
+pub use allocations::{AllocationGroup, Allocations, GroupBy, Sum, Transient, Waste};
 pub use analyze::fragmentation::Severity;
+pub use analyze::reserved::ReservedPool;
 pub use answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
     FaultSummary, Fragmentation, Increase, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary,

@@ -11,6 +11,7 @@ use ttmem_model::{
 };
 
 use super::about::Extent;
+use super::allocations::{Allocations, AllocationsRequest, GroupBy, allocations};
 use super::answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation, Increase,
     LiveTensor, OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary,
@@ -19,6 +20,7 @@ use super::answer::{
 use super::device::DeviceKind;
 use super::expectations::Expectations;
 use super::expected;
+use super::filter::Filter;
 use super::groups::locations;
 use super::l1::l1_summary;
 use super::level::{Level, Thresholds};
@@ -53,6 +55,10 @@ pub struct Request {
     pub expect: Option<Expectations>,
     /// The shares of a capacity above which a pool is high or full.
     pub thresholds: Thresholds,
+    /// The allocations to list and group; `None` for all.
+    pub filter: Option<Filter>,
+    /// What allocations are grouped by; `None` for the default.
+    pub by: Option<GroupBy>,
 }
 
 /// The top-level runs to include.
@@ -229,6 +235,27 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The allocations of a pool at its peak, or at the requested position.
+    fn allocations(&self, main: usize, peak: Option<peak::Peak>) -> Option<Allocations> {
+        let account = self.accounts.get(main)?;
+        let is_requested = self.request.filter.is_some() || self.request.by.is_some();
+        if !is_requested && account.pool.curve(CurveKind::Reserved).is_none() {
+            return None;
+        }
+        let at = match (self.request.at, peak) {
+            (Some(position), _) => Moment::late(position.min(self.rank.end())),
+            (None, Some(peak)) => peak.at,
+            (None, None) => Moment::late(self.rank.end()),
+        };
+        let request = AllocationsRequest {
+            filter: self.request.filter.as_ref(),
+            by: self.request.by.unwrap_or_default(),
+            at,
+            top: self.request.top.unwrap_or(RANKED),
+        };
+        allocations(self.profile, account, request)
+    }
+
     fn summary(&self) -> Result<RankSummary> {
         let fault = oom::fatal(self.rank).filter(|fault| self.is_within(fault));
         let verdict = fault.map(|fault| oom::verdict(self.profile, self.rank, fault));
@@ -266,6 +293,7 @@ impl<'a> View<'a> {
                 fault.and_then(|fault| fault.pool).map(|pool| self.profile.text(pool)),
                 dram_account.map(|account| self.profile.text(account.pool.name)),
             ),
+            allocations: main.and_then(|main| self.allocations(main, peaks.get(main).copied().flatten())),
             l1,
             peak: main.and_then(|main| moments.get(main)).map(|(_, moment)| moment.clone()),
             peaks: Named(moments),

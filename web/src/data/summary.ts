@@ -37,6 +37,7 @@ const FORMATS: Record<string, string> = {
   ttnn_graph: "ttnn graph capture",
   ttnn_db: "ttnn database",
   ttrt_memory: "ttrt memory results",
+  torch_snapshot: "PyTorch memory snapshot",
   tracker: "phase recording",
 };
 

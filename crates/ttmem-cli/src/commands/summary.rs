@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ttmem::model::Profile;
-use ttmem::query::{self, Expectations, MemorySize, ProcessFilter, Request, RunFilter};
+use ttmem::query::filter::Filter;
+use ttmem::query::{self, Expectations, GroupBy, MemorySize, ProcessFilter, Request, RunFilter};
 use ttmem::read::{self, Options};
 use ttmem::{Error, Result, report};
 
@@ -18,6 +19,7 @@ Examples:
   ttmem summary model.log --run last       last pass only, without warm-up
   python model.py 2>&1 | ttmem summary -   read from a pipe
   ttmem summary rank*.log --json           print JSON (see docs/json.md)
+  ttmem snapshot.pickle --by stack --where 'size > 10MiB and stack ~ attention'
   ttmem summary run.ttmem --expect         compare expected and measured sizes
   ttmem summary run.ttmem --expect params=1.24B,dtype=bf16,kv_cache=2.5GiB
 
@@ -66,6 +68,15 @@ pub(crate) struct Summary {
     #[arg(long, value_name = "KEY=VALUE,…", num_args = 0..=1, default_missing_value = "")]
     pub expect: Vec<String>,
 
+    /// List only matching allocations: `size > 10MiB and stack ~ "attention"`. Fields: size, class, name, op, line, stack,
+    /// allocated, freed, steps.
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub filter: Option<Filter>,
+
+    /// Group allocations by `line`, `stack`, `op`, `module`, `class` or `size`.
+    #[arg(long, value_name = "WHAT")]
+    pub by: Option<GroupBy>,
+
     /// Set the format instead of detecting it (see `ttmem formats`).
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
@@ -108,8 +119,9 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
         return Ok(opened.exit_code);
     }
     let (run, process, top) = (args.run, args.process, args.limits.top_of_request(args.form));
+    let (rank, filter) = (args.rank.clone(), args.filter.clone());
     let request =
-        Request { at: args.at, top, run, rank: args.rank.clone(), process, expect, ..Request::default() };
+        Request { at: args.at, top, run, rank, process, expect, filter, by: args.by, ..Request::default() };
     // Two captures of the same program may be one input.
     let profiles: Vec<Profile> = read::complete(opened.profiles).into_iter().flatten().collect();
     let summary = query::summary(&profiles, &request)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Bytes, Class, Cursor, Moment, PoolId, Rank, TensorId};
+use crate::{Bytes, Class, Cursor, Moment, PoolId, Position, Rank, TensorId};
 
 /// The sum of a pool's live tensors per bank, over time.
 #[derive(Clone, Debug, Default)]
@@ -16,10 +16,34 @@ impl LiveSums {
     pub fn new(rank: &Rank, pool: PoolId) -> Self {
         let tensors = &rank.tensors;
         let of_pool = (0..tensors.len()).filter(|&index| tensors.pool[index] == pool);
-        Self::of(
-            of_pool
-                .map(|index| (tensors.born[index], tensors.dies[index], tensors.per_bank[index].or_zero())),
-        )
+        let lives = of_pool
+            .map(|index| (tensors.born[index], tensors.dies[index], tensors.per_bank[index].or_zero()));
+        // If nearly every step allocates or frees, a table of moments needs no sorting.
+        let is_dense = tensors.len() > rank.steps.len() / 4;
+        if is_dense { Self::of_dense(lives, rank.end()) } else { Self::of(lives) }
+    }
+
+    /// The same as [`LiveSums::of`], with a table of all moments.
+    fn of_dense(lives: impl Iterator<Item = (Moment, Moment, u64)>, end: Position) -> Self {
+        let moments = Moment::after(end).index() + 1;
+        // The change of a moment may be 0, although something was allocated and freed.
+        const NONE: i64 = i64::MIN;
+        let mut changes: Vec<i64> = vec![NONE; moments];
+        let mut add = |at: Moment, bytes: i64| {
+            if let Some(change) = changes.get_mut(at.index()) {
+                let before = if *change == NONE { 0 } else { *change };
+                *change = before.saturating_add(bytes).max(NONE + 1);
+            }
+        };
+        for (born, dies, bytes) in lives.filter(|(born, dies, bytes)| born < dies && *bytes > 0) {
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            add(born, bytes);
+            if dies != Moment::NEVER {
+                add(dies, -bytes);
+            }
+        }
+        let changes = changes.into_iter().enumerate().filter(|(_, change)| *change != NONE);
+        Self::summed(changes.filter_map(|(at, change)| Some((Moment::from_index(at)?, change))))
     }
 
     /// Sums bytes that are live from one moment until another (exclusive).
@@ -33,6 +57,11 @@ impl LiveSums {
             }
         }
         changes.sort_unstable();
+        Self::summed(changes.into_iter())
+    }
+
+    /// Sums changes that are ordered by moment.
+    fn summed(changes: impl Iterator<Item = (Moment, i64)>) -> Self {
         let mut sums = Self::default();
         let mut sum = 0i64;
         for (at, change) in changes {

@@ -31,11 +31,14 @@ struct Change {
     /// The step that causes it.
     step: u32,
     is_gone: bool,
-    tensor: usize,
+    tensor: u32,
 }
 
 /// Computes the outcomes of a rank's calls.
 pub fn outcomes(rank: &Rank) -> Outcomes {
+    if rank.calls.is_empty() {
+        return Outcomes::default();
+    }
     let mut following = Following {
         rank,
         calls: RunningCalls::default(),
@@ -75,8 +78,8 @@ fn edges(rank: &Rank) -> Vec<Edge> {
 
 fn changes(rank: &Rank) -> Vec<Change> {
     let mut changes = Vec::with_capacity(rank.tensors.len() * 2);
-    for tensor in 0..rank.tensors.len() {
-        let (made, dies) = (rank.tensors.step[tensor], rank.tensors.dies[tensor]);
+    for (index, tensor) in (0..rank.tensors.len()).zip(0..) {
+        let (made, dies) = (rank.tensors.step[index], rank.tensors.dies[index]);
         changes.extend(made.map(|made| Change { step: StepNumber::get(made), is_gone: false, tensor }));
         if let Some(step) = dies.position().checked_sub(1).filter(|step| *step < rank.end()) {
             changes.push(Change { step, is_gone: true, tensor });
@@ -114,7 +117,7 @@ impl Following<'_> {
     }
 
     fn change(&mut self, change: Change, within: Option<CallId>) {
-        let Change { tensor, is_gone, .. } = change;
+        let (tensor, is_gone) = (change.tensor as usize, change.is_gone);
         let named = within.filter(|_| !is_gone).and_then(|call| self.rank.named_call(call));
         let within = within.and_then(|call| self.at[call.index()]);
         let bytes = self.rank.tensors.per_bank[tensor].or_zero();

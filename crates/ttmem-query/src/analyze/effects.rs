@@ -104,8 +104,8 @@ pub fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: us
     for (step, effect) in effects(account, span) {
         let added = effect.and_then(|effect| u64::try_from(effect).ok());
         let Some(added) = added.filter(|added| *added > quantum) else { continue };
-        let op = profile.op_of(account.rank, step);
-        let ty = op.as_ref().and_then(|op| profile.tensor_type(op.result_types.first().copied().flatten()?));
+        let op = account.rank.op_id(step);
+        let ty = op.and_then(|op| profile.tensor_type(profile.ops.result_type(op)?));
         let key = (profile.op_name(account.rank, step), ty.map(|ty| (&ty.shape[..], ty.dtype)));
         let known = found.entry(key).or_default();
         let near = added.saturating_sub(quantum)..=added.saturating_add(quantum);
@@ -114,7 +114,9 @@ pub fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: us
         let repeated = known.entry(same).or_insert_with(new);
         repeated.last = step;
         repeated.count += 1;
-        repeated.locations.extend(op.and_then(|op| op.loc).filter(|loc| seen.insert((repeated.first, *loc))));
+        repeated
+            .locations
+            .extend(op.and_then(|op| profile.ops.loc(op)).filter(|loc| seen.insert((repeated.first, *loc))));
     }
     let mut increases: Vec<Repeated> = found.into_values().flat_map(BTreeMap::into_values).collect();
     increases.sort_unstable_by_key(|repeated| (Reverse(repeated.added), repeated.first));

@@ -25,6 +25,7 @@ pub mod overlaps;
 pub mod padding;
 pub mod phases;
 pub mod replay;
+pub mod reserved;
 pub mod reshaping;
 pub mod residue;
 pub mod scopes;

@@ -56,7 +56,7 @@ pub(crate) fn classify(profile: &mut Profile) {
     let mut ranks = std::mem::take(&mut profile.ranks);
     for rank in &mut ranks {
         for tensor in 0..rank.tensors.len() {
-            let (made, freed) = (role(op_of(rank, tensor)), role(freed_by(rank, tensor)));
+            let (made, freed) = (role(made_by(rank, tensor)), role(freed_by(rank, tensor)));
             let is_freed = freed_by(rank, tensor).is_some();
             rank.tensors.class[tensor] = class(made, is_freed.then_some(freed));
             if let Role::Workspace(library) = made {
@@ -83,11 +83,8 @@ fn name(
 }
 
 /// The operation that made an allocation.
-fn op_of(rank: &Rank, tensor: usize) -> Option<OpId> {
-    match rank.tensors.step[tensor] {
-        Some(step) => rank.op_id(step.get()),
-        None => TensorId::new(tensor).and_then(|tensor| rank.restored.get(&tensor)).and_then(|made| made.op),
-    }
+fn made_by(rank: &Rank, tensor: usize) -> Option<OpId> {
+    TensorId::new(tensor).and_then(|tensor| rank.made_by(tensor))
 }
 
 /// The operation that freed an allocation.
@@ -191,7 +188,7 @@ fn workspaces(rank: &Rank, roles: &[Role]) -> Vec<(usize, Library)> {
         if !BLAS_SIZES.contains(&bytes) && !BLAS_LT_SIZES.contains(&bytes) {
             continue;
         }
-        let Some(op) = op_of(rank, tensor) else { continue };
+        let Some(op) = made_by(rank, tensor) else { continue };
         if matches!(roles.get(op.index()), Some(Role::Forward | Role::NoPython | Role::Other)) {
             candidates.entry((op, bytes)).or_default().push(tensor);
         }

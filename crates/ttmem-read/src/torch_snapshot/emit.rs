@@ -146,10 +146,10 @@ impl<'s, 'h> Emitter<'s, 'h> {
                 began,
                 now: 0,
             };
-            let is_known = Known::of(&device.trace);
+            let lacking = Lacking::of(&device);
             let update = HistoryCursor::default().advance(device.trace.entries, device.contents, None, None);
             self.warn_about_start(&name, &update, overflowed)?;
-            streams.push(update.into_rows(ids).map(move |row| is_known.complete(row)).peekable());
+            streams.push(update.into_rows(ids).map(move |row| lacking.complete(row)).peekable());
         }
         while let Some(row) = next_by_time(&mut streams) {
             let row = self.with_op(row)?;
@@ -255,7 +255,7 @@ impl<'s, 'h> Emitter<'s, 'h> {
                 counted(trace.internal, "event")
             ))?;
         }
-        if let Some(missing) = Known::of(trace).missing(trace) {
+        if let Some(missing) = Lacking::of(&named.device).text() {
             warn(format!("the history of {name} has no {missing}"))?;
         }
         Ok(())
@@ -282,28 +282,36 @@ impl<'s, 'h> Emitter<'s, 'h> {
     }
 }
 
-/// The kinds of events that a trace has. `skip_actions` may have removed some.
-#[derive(Clone, Copy)]
-struct Known {
-    allocations: bool,
-    requests: bool,
-    completions: bool,
+/// The kinds of events that a trace lacks, because `skip_actions` has removed them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lacking {
+    Nothing,
+    Allocations,
+    Requests,
+    Completions,
 }
 
-impl Known {
-    fn of(trace: &Trace) -> Self {
-        Self {
-            allocations: trace.allocations > 0,
-            requests: trace.requests > 0,
-            completions: trace.completions > 0,
+impl Lacking {
+    fn of(device: &Device) -> Self {
+        /// A shorter trace may have no events of a kind by chance.
+        const MIN_EVENTS: u64 = 100;
+        let Trace { allocations, requests, completions, .. } = device.trace;
+        let is_long = allocations + requests + completions >= MIN_EVENTS;
+        // A free that is requested and not completed is pending at the end.
+        let pending = device.contents.blocks().iter().filter(|(_, block)| block.is_waiting).count() as u64;
+        match (allocations, requests, completions) {
+            (_, 1.., 0) if requests > pending => Self::Completions,
+            (1.., 0, 1..) if is_long => Self::Requests,
+            (0, 1.., 1..) if is_long => Self::Allocations,
+            _ => Self::Nothing,
         }
     }
 
     /// A free is known by one of its events if the trace lacks the other.
     fn complete(self, mut row: UpdateRow<OriginIndex>) -> UpdateRow<OriginIndex> {
         let is_whole = match row.row.action {
-            HistoryAction::FreeRequested => !self.completions && row.origin.is_some(),
-            HistoryAction::FreeCompleted => !self.requests,
+            HistoryAction::FreeRequested => self == Self::Completions && row.origin.is_some(),
+            HistoryAction::FreeCompleted => self == Self::Requests,
             _ => false,
         };
         if is_whole {
@@ -313,20 +321,18 @@ impl Known {
     }
 
     /// What the trace lacks, with the consequence.
-    fn missing(self, trace: &Trace) -> Option<&'static str> {
-        let is_short = trace.allocations + trace.requests + trace.completions < 100;
-        match (self.allocations, self.requests, self.completions) {
-            (true, true, true) | (_, false, false) => None,
-            (false, ..) if !is_short => Some(
+    fn text(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Allocations => Some(
                 "alloc events (skip_actions), so memory that was allocated and freed in it is missing from all figures",
             ),
-            (true, false, true) => Some(
+            Self::Requests => Some(
                 "free_requested events (skip_actions), so memory counts as allocated until its last stream is done with it",
             ),
-            (true, true, false) if !is_short => Some(
+            Self::Completions => Some(
                 "free_completed events (skip_actions), so memory counts as inactive when the program frees it",
             ),
-            _ => None,
         }
     }
 }

@@ -52,7 +52,9 @@ pub(super) fn sections(
         ranks(rank, others, summary.source.files.len() > 1),
         warnings(summary, rows),
     ];
-    phases.chain([more_sessions]).chain(rest).flatten().collect()
+    let mut sections: Vec<Section> = phases.chain([more_sessions]).chain(rest).flatten().collect();
+    sections.extend(super::allocations::sections(rank, rows));
+    sections
 }
 
 /// The sessions that are described, in order. Those that do not fit or that grow come before others.

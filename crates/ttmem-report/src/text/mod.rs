@@ -1,5 +1,6 @@
 //! The summary as text for a terminal.
 
+pub(crate) mod allocations;
 mod facts;
 mod moments;
 mod overview;
@@ -138,6 +139,7 @@ impl Page<'_> {
             (None, Some(peak)) => self.peak(peak, out),
             (None, None) => {}
         }
+        self.allocations(out);
         self.expected(out);
         // The largest increases are often one line of code many times. If the program names its parts, they say more.
         if self.rank.ran.is_empty() {
@@ -306,6 +308,7 @@ fn kind(format: &str) -> &str {
         "ttnn_graph" => "ttnn graph capture",
         "ttnn_db" => "ttnn database",
         "ttrt_memory" => "ttrt memory results",
+        "torch_snapshot" => "PyTorch memory snapshot",
         "tracker" => "phase recording",
         other => other,
     }

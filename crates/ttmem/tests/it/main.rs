@@ -3,6 +3,7 @@
 // The helpers of tests are tests; clippy's allowance does not see that.
 #![allow(clippy::unwrap_used)]
 
+mod allocations;
 mod charts;
 mod config;
 mod corrupt_tt_log;

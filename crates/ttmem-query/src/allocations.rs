@@ -1,0 +1,291 @@
+//! Allocations of a pool, grouped by what they have in common: by source line, call stack, class, size or module.
+//!
+//! The groups show what is live at a moment, and what the program has allocated over time. A [`Filter`] restricts both.
+
+use std::cmp::Reverse;
+use std::str::FromStr;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use ttmem_model::{Moment, OpId, Position, Profile, Rank, ScopeId, StackId, TensorId};
+
+use crate::analyze::Account;
+use crate::analyze::reserved::{ReservedPool, reserved_pools};
+use crate::filter::Filter;
+
+/// What allocations are grouped by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum GroupBy {
+    /// The source line of the user's program.
+    #[default]
+    Line,
+    /// The call stack.
+    Stack,
+    /// The operation: the innermost function.
+    Op,
+    /// The module or named range.
+    Module,
+    /// The class.
+    Class,
+    /// The size.
+    Size,
+}
+
+impl GroupBy {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Line, Self::Stack, Self::Op, Self::Module, Self::Class, Self::Size];
+
+    /// The name, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Line => "line",
+            Self::Stack => "stack",
+            Self::Op => "op",
+            Self::Module => "module",
+            Self::Class => "class",
+            Self::Size => "size",
+        }
+    }
+}
+
+impl FromStr for GroupBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(Self::as_str).join(", ");
+        let found = Self::ALL.into_iter().find(|by| by.as_str() == text);
+        found.ok_or_else(|| format!("unknown grouping {text:?}; expected one of {}", names()))
+    }
+}
+
+/// The allocations of a pool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct Allocations {
+    /// The pool.
+    pub pool: String,
+    /// The position that live allocations are listed for: the peak, unless another one is requested.
+    pub position: Position,
+    /// The filter, as it was written.
+    pub filter: Option<String>,
+    /// What allocations are grouped by.
+    pub by: GroupBy,
+    /// The number of live allocations that pass the filter, and their bytes.
+    pub live: Sum,
+    /// All allocations that pass the filter, over the whole input.
+    pub total: Sum,
+    /// The groups with the most live bytes, largest first.
+    pub groups: Vec<AllocationGroup>,
+    /// The groups that allocated the most bytes over time, largest first.
+    pub busiest: Vec<AllocationGroup>,
+    /// The largest allocation that was freed again.
+    pub largest_transient: Option<Transient>,
+    /// The bytes lost to fragmentation when it was worst.
+    pub waste: Option<Waste>,
+    /// The reserved memory at the end, by private pool, stream and block size.
+    pub reserved: Vec<ReservedPool>,
+}
+
+/// A number of allocations and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct Sum {
+    /// The number of allocations.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// Allocations that have something in common.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct AllocationGroup {
+    /// What they have in common: a line, an operation, a class, a size; null if it is unknown.
+    pub key: Option<String>,
+    /// The operation, if all have the same one.
+    pub op: Option<String>,
+    /// The call stack, innermost line first, if they are grouped by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
+    /// Those that are live at the position.
+    pub live: Sum,
+    /// Those that are live at the end of the input.
+    pub at_end: Sum,
+    /// All of them.
+    pub total: Sum,
+}
+
+/// An allocation that was freed again.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct Transient {
+    /// The bytes.
+    pub bytes: u64,
+    /// The operation that allocated it.
+    pub op: Option<String>,
+    /// The source line.
+    pub line: Option<String>,
+    /// The step that allocated it.
+    pub step: Option<u32>,
+    /// The step that freed it.
+    pub freed_by: u32,
+}
+
+/// Bytes lost to fragmentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct Waste {
+    /// The most bytes that blocks were larger than requested.
+    pub internal: u64,
+    /// The position of that moment.
+    pub internal_position: Position,
+    /// The most bytes that were reserved but not active.
+    pub external: u64,
+    /// The position of that moment.
+    pub external_position: Position,
+}
+
+/// The parameters of [`allocations`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AllocationsRequest<'a> {
+    pub filter: Option<&'a Filter>,
+    pub by: GroupBy,
+    /// The moment whose live allocations are listed.
+    pub at: Moment,
+    pub top: usize,
+}
+
+/// The key of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    Line(Option<ttmem_model::StrId>),
+    Stack(Option<StackId>),
+    Op(Option<ttmem_model::StrId>),
+    Module(Option<ScopeId>),
+    Class(&'static str),
+    Size(u64),
+}
+
+#[derive(Clone, Copy, Default)]
+struct Group {
+    first: Option<OpId>,
+    has_several_ops: bool,
+    live: Sum,
+    at_end: Sum,
+    total: Sum,
+}
+
+/// The allocations of a pool; `None` if the input does not record individual allocations.
+pub(crate) fn allocations(
+    profile: &Profile,
+    account: &Account<'_>,
+    request: AllocationsRequest<'_>,
+) -> Option<Allocations> {
+    let rank = account.rank;
+    if rank.tensors.is_empty() {
+        return None;
+    }
+    let at = request.at;
+    let matcher = request.filter.map(|filter| filter.matcher(profile, rank));
+    let end = Moment::NEVER.earlier();
+    let mut groups: FxHashMap<Key, Group> = FxHashMap::default();
+    let (mut live, mut total, mut transient) = (Sum::default(), Sum::default(), None);
+    let tensors = &rank.tensors;
+    for index in 0..tensors.len() {
+        let Some(tensor) = TensorId::new(index).filter(|_| tensors.pool[index] == account.id) else {
+            continue;
+        };
+        if matcher.as_ref().is_some_and(|matcher| !matcher.matches(tensor)) {
+            continue;
+        }
+        let bytes = tensors.per_bank[index].or_zero();
+        let (born, dies) = (tensors.born[index], tensors.dies[index]);
+        let op = rank.made_by(tensor);
+        let group = groups.entry(key(profile, rank, tensor, op, request.by)).or_default();
+        group.has_several_ops |= group.total.count > 0 && group.first != op;
+        group.first = op;
+        total.add(bytes);
+        group.total.add(bytes);
+        if born <= at && at < dies {
+            live.add(bytes);
+            group.live.add(bytes);
+        }
+        if dies > end {
+            group.at_end.add(bytes);
+        } else if transient.is_none_or(|(most, _)| bytes > most) {
+            transient = Some((bytes, tensor));
+        }
+    }
+    let mut all: Vec<(Key, Group)> = groups.into_iter().collect();
+    all.sort_unstable_by_key(|(key, group)| (Reverse(group.live.bytes), Reverse(group.total.bytes), *key));
+    let row = |(key, group): &(Key, Group)| described(profile, rank, *key, group);
+    let listed = all.iter().filter(|(_, group)| group.live.count > 0).take(request.top).map(row).collect();
+    all.sort_unstable_by_key(|(key, group)| (Reverse(group.total.bytes), *key));
+    Some(Allocations {
+        pool: profile.text(account.pool.name).to_owned(),
+        position: at.position(),
+        filter: request.filter.map(ToString::to_string),
+        by: request.by,
+        live,
+        total,
+        groups: listed,
+        busiest: all.iter().take(request.top).map(row).collect(),
+        largest_transient: transient.map(|(bytes, tensor)| described_transient(profile, rank, bytes, tensor)),
+        waste: crate::analyze::reserved::waste(account.pool),
+        reserved: reserved_pools(rank, account.id),
+    })
+}
+
+fn key(profile: &Profile, rank: &Rank, tensor: TensorId, op: Option<OpId>, by: GroupBy) -> Key {
+    match by {
+        GroupBy::Line => Key::Line(op.and_then(|op| profile.ops.loc(op))),
+        GroupBy::Stack => Key::Stack(op.and_then(|op| profile.stacks.of_op(op))),
+        GroupBy::Op => Key::Op(op.and_then(|op| profile.ops.name(op))),
+        GroupBy::Module => Key::Module(rank.made_in(tensor)),
+        GroupBy::Class => Key::Class(rank.tensors.class[tensor.index()].as_str()),
+        GroupBy::Size => Key::Size(rank.tensors.per_bank[tensor.index()].or_zero()),
+    }
+}
+
+fn described(profile: &Profile, rank: &Rank, key: Key, group: &Group) -> AllocationGroup {
+    let text = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id).to_owned());
+    let op = group.first.filter(|_| !group.has_several_ops).and_then(|op| profile.ops.name(op));
+    let mut stack = Vec::new();
+    let key = match key {
+        Key::Line(line) => text(line),
+        Key::Op(op) => text(op),
+        Key::Module(scope) => scope.and_then(|scope| text(rank.scopes.name.get(scope.index()).copied())),
+        Key::Class(class) => Some(class.to_owned()),
+        Key::Size(bytes) => Some(ttmem_model::words::size(bytes)),
+        Key::Stack(id) => {
+            let lines = id.into_iter().flat_map(|id| profile.stacks.lines(id));
+            stack.extend(lines.map(|frame| {
+                format!("{} at {}:{}", profile.text(frame.function), profile.text(frame.file), frame.line)
+            }));
+            group.first.and_then(|op| text(profile.ops.loc(op)))
+        }
+    };
+    let Group { live, at_end, total, .. } = *group;
+    AllocationGroup { key, op: text(op), stack, live, at_end, total }
+}
+
+fn described_transient(profile: &Profile, rank: &Rank, bytes: u64, tensor: TensorId) -> Transient {
+    let op = rank.made_by(tensor);
+    let text = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id).to_owned());
+    Transient {
+        bytes,
+        op: text(op.and_then(|op| profile.ops.name(op))),
+        line: text(op.and_then(|op| profile.ops.loc(op))),
+        step: rank.tensors.step[tensor.index()].map(ttmem_model::StepNumber::get),
+        freed_by: rank.tensors.dies[tensor.index()].position().saturating_sub(1),
+    }
+}

@@ -1,0 +1,477 @@
+//! Filters of allocations, as users write them: `size > 10MiB and stack ~ "attention"`.
+//!
+//! A filter is parsed once and applied to any number of allocations. Conditions on stacks, lines and operations are
+//! evaluated once per distinct operation.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use regex_lite::Regex;
+use ttmem_model::{MemorySize, Moment, OpId, Profile, Rank, TensorId};
+
+/// The fields that conditions compare, with what they mean.
+pub const FIELDS: [(&str, &str); 9] = [
+    ("size", "bytes of the allocation: 10MiB"),
+    ("class", "parameter, gradient, optimizer, activation, kv_cache, workspace, …"),
+    ("name", "name of the tensor"),
+    ("op", "operation that allocated it"),
+    ("line", "source line that allocated it: train.py:31"),
+    ("stack", "any line of its call stack: function, file and line"),
+    ("allocated", "step that allocated it; 0 if it existed before the first step"),
+    ("freed", "step that freed it, or `never`"),
+    ("steps", "number of steps that it lived"),
+];
+
+/// A filter of allocations.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    text: String,
+    root: Node,
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Filter {}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    And(Box<Node>, Box<Node>),
+    Or(Box<Node>, Box<Node>),
+    Not(Box<Node>),
+    Number(NumberField, Compare, u64),
+    Text(TextField, TextTest),
+    /// A condition on the operation, by its index among all of them.
+    Op(OpField, TextTest, usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NumberField {
+    Size,
+    Allocated,
+    Freed,
+    Steps,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextField {
+    Class,
+    Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OpField {
+    Op,
+    Line,
+    Stack,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compare {
+    Less,
+    AtMost,
+    Equal,
+    NotEqual,
+    AtLeast,
+    More,
+}
+
+impl Compare {
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::Less => order.is_lt(),
+            Self::AtMost => order.is_le(),
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::AtLeast => order.is_ge(),
+            Self::More => order.is_gt(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum TextTest {
+    Is(String),
+    IsNot(String),
+    Matches(Regex),
+    DoesNotMatch(Regex),
+}
+
+impl TextTest {
+    /// Whether a field passes that has these texts; a stack has several.
+    fn holds<'t>(&self, mut texts: impl Iterator<Item = &'t str>) -> bool {
+        match self {
+            Self::Is(wanted) => texts.any(|text| text == wanted),
+            Self::IsNot(wanted) => texts.all(|text| text != wanted),
+            Self::Matches(pattern) => texts.any(|text| pattern.is_match(text)),
+            Self::DoesNotMatch(pattern) => texts.all(|text| !pattern.is_match(text)),
+        }
+    }
+}
+
+/// A filter with the answers of its conditions on operations.
+#[derive(Debug)]
+pub struct Matcher<'a> {
+    filter: &'a Filter,
+    profile: &'a Profile,
+    rank: &'a Rank,
+    /// For each condition on operations, the answer for each operation.
+    ops: Vec<Vec<bool>>,
+}
+
+impl Filter {
+    /// Prepares a filter for the allocations of a rank.
+    pub fn matcher<'a>(&'a self, profile: &'a Profile, rank: &'a Rank) -> Matcher<'a> {
+        let mut ops = Vec::new();
+        self.root.answer_ops(profile, &mut ops);
+        Matcher { filter: self, profile, rank, ops }
+    }
+}
+
+impl Matcher<'_> {
+    /// Whether an allocation passes.
+    pub fn matches(&self, tensor: TensorId) -> bool {
+        self.holds(&self.filter.root, tensor)
+    }
+
+    fn holds(&self, node: &Node, tensor: TensorId) -> bool {
+        match node {
+            Node::And(a, b) => self.holds(a, tensor) && self.holds(b, tensor),
+            Node::Or(a, b) => self.holds(a, tensor) || self.holds(b, tensor),
+            Node::Not(inner) => !self.holds(inner, tensor),
+            Node::Number(field, compare, value) => compare.holds(self.number(*field, tensor).cmp(value)),
+            Node::Text(field, test) => test.holds(self.text(*field, tensor).into_iter()),
+            Node::Op(_, test, index) => {
+                let op = self.rank.made_by(tensor);
+                let known = op.and_then(|op| self.ops.get(*index)?.get(op.index()).copied());
+                known.unwrap_or_else(|| test.holds(std::iter::empty()))
+            }
+        }
+    }
+
+    fn number(&self, field: NumberField, tensor: TensorId) -> u64 {
+        let (tensors, index) = (&self.rank.tensors, tensor.index());
+        let born = || u64::from(tensors.born.get(index).map_or(0, |at| at.position()).saturating_sub(1));
+        let dies = tensors.dies.get(index).copied().unwrap_or(Moment::NEVER);
+        let freed =
+            || if dies == Moment::NEVER { u64::MAX } else { u64::from(dies.position().saturating_sub(1)) };
+        match field {
+            NumberField::Size => tensors.per_bank.get(index).map_or(0, |bytes| bytes.or_zero()),
+            NumberField::Allocated => born(),
+            NumberField::Freed => freed(),
+            NumberField::Steps => freed().min(u64::from(self.rank.end())).saturating_sub(born()),
+        }
+    }
+
+    fn text(&self, field: TextField, tensor: TensorId) -> Option<&str> {
+        let (tensors, index) = (&self.rank.tensors, tensor.index());
+        match field {
+            TextField::Class => tensors.class.get(index).map(|class| class.as_str()),
+            TextField::Name => {
+                let name = tensors.name.get(index).copied().flatten();
+                name.or_else(|| tensors.ssa.get(index).copied().flatten()).map(|name| self.profile.text(name))
+            }
+        }
+    }
+}
+
+impl Node {
+    fn answer_ops(&self, profile: &Profile, answers: &mut Vec<Vec<bool>>) {
+        match self {
+            Self::And(a, b) | Self::Or(a, b) => {
+                a.answer_ops(profile, answers);
+                b.answer_ops(profile, answers);
+            }
+            Self::Not(inner) => inner.answer_ops(profile, answers),
+            Self::Op(field, test, _) => {
+                let ops = (0..profile.ops.len()).filter_map(OpId::new);
+                answers.push(ops.map(|op| passes(profile, op, *field, test)).collect());
+            }
+            Self::Number(..) | Self::Text(..) => {}
+        }
+    }
+}
+
+fn passes(profile: &Profile, op: OpId, field: OpField, test: &TextTest) -> bool {
+    let text = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id));
+    match field {
+        OpField::Op => test.holds(text(profile.ops.name(op)).into_iter()),
+        OpField::Line => test.holds(text(profile.ops.loc(op)).into_iter()),
+        OpField::Stack => {
+            let lines = profile.stacks.of_op(op).map(|stack| profile.stacks.lines(stack));
+            let lines: Vec<String> = lines
+                .into_iter()
+                .flatten()
+                .map(|frame| {
+                    format!("{} {}:{}", profile.text(frame.function), profile.text(frame.file), frame.line)
+                })
+                .collect();
+            test.holds(lines.iter().map(String::as_str))
+        }
+    }
+}
+
+impl FromStr for Filter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parser = Parser { words: words(text)?, next: 0, ops: 0, depth: 0 };
+        let root = parser.any_of()?;
+        match parser.words.get(parser.next) {
+            None => Ok(Self { text: text.trim().to_owned(), root }),
+            Some(word) => Err(format!("unexpected {word}; join conditions with `and` or `or`")),
+        }
+    }
+}
+
+/// A word of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    /// A name, number or size.
+    Bare(String),
+    Quoted(String),
+    Sign(&'static str),
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bare(text) => write!(f, "`{text}`"),
+            Self::Quoted(text) => write!(f, "{text:?}"),
+            Self::Sign(sign) => write!(f, "`{sign}`"),
+        }
+    }
+}
+
+const SIGNS: [&str; 11] = ["<=", ">=", "!=", "!~", "==", "<", ">", "=", "~", "(", ")"];
+
+fn words(text: &str) -> Result<Vec<Word>, String> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        if let Some(sign) = SIGNS.into_iter().find(|sign| rest.starts_with(sign)) {
+            words.push(Word::Sign(sign));
+            rest = &rest[sign.len()..];
+        } else if matches!(first, '"' | '\'') {
+            let Some((quoted, after)) = rest[1..].split_once(first) else {
+                return Err(format!("missing closing {first}"));
+            };
+            words.push(Word::Quoted(quoted.to_owned()));
+            rest = after;
+        } else {
+            let is_end = |c: char| c.is_whitespace() || "<>=!~()\"'".contains(c);
+            let end = rest.find(is_end).unwrap_or(rest.len());
+            if end == 0 {
+                return Err(format!("unexpected {first:?}"));
+            }
+            words.push(Word::Bare(rest[..end].to_owned()));
+            rest = &rest[end..];
+        }
+        rest = rest.trim_start();
+    }
+    Ok(words)
+}
+
+/// The maximum depth of parentheses.
+const MAX_DEPTH: usize = 64;
+
+struct Parser {
+    words: Vec<Word>,
+    next: usize,
+    /// The number of conditions on operations so far.
+    ops: usize,
+    depth: usize,
+}
+
+impl Parser {
+    fn take(&mut self) -> Option<Word> {
+        let word = self.words.get(self.next).cloned();
+        self.next += 1;
+        word
+    }
+
+    fn takes(&mut self, wanted: &str) -> bool {
+        let is_next = match self.words.get(self.next) {
+            Some(Word::Bare(word)) => word.eq_ignore_ascii_case(wanted),
+            Some(Word::Sign(sign)) => *sign == wanted,
+            _ => false,
+        };
+        self.next += usize::from(is_next);
+        is_next
+    }
+
+    fn any_of(&mut self) -> Result<Node, String> {
+        let mut node = self.all_of()?;
+        while self.takes("or") {
+            node = Node::Or(Box::new(node), Box::new(self.all_of()?));
+        }
+        Ok(node)
+    }
+
+    fn all_of(&mut self) -> Result<Node, String> {
+        let mut node = self.one()?;
+        while self.takes("and") {
+            node = Node::And(Box::new(node), Box::new(self.one()?));
+        }
+        Ok(node)
+    }
+
+    fn one(&mut self) -> Result<Node, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err("too many nested conditions".into());
+        }
+        let node = if self.takes("not") {
+            Node::Not(Box::new(self.one()?))
+        } else if self.takes("(") {
+            let inner = self.any_of()?;
+            if !self.takes(")") {
+                return Err("missing `)`".into());
+            }
+            inner
+        } else {
+            self.condition()?
+        };
+        self.depth -= 1;
+        Ok(node)
+    }
+
+    fn condition(&mut self) -> Result<Node, String> {
+        let names = || FIELDS.map(|(name, _)| name).join(", ");
+        let field = match self.take() {
+            Some(Word::Bare(field)) => field.to_ascii_lowercase(),
+            Some(word) => return Err(format!("expected a field before {word}: {}", names())),
+            None => return Err(format!("expected a condition, such as `size > 10MiB`; fields: {}", names())),
+        };
+        match field.as_str() {
+            "size" => self.number(NumberField::Size, &field),
+            "allocated" => self.number(NumberField::Allocated, &field),
+            "freed" => self.number(NumberField::Freed, &field),
+            "steps" => self.number(NumberField::Steps, &field),
+            "class" => Ok(Node::Text(TextField::Class, self.test(&field)?)),
+            "name" => Ok(Node::Text(TextField::Name, self.test(&field)?)),
+            "op" => self.of_op(OpField::Op, &field),
+            "line" => self.of_op(OpField::Line, &field),
+            "stack" => self.of_op(OpField::Stack, &field),
+            _ => Err(format!("unknown field `{field}`; expected one of {}", names())),
+        }
+    }
+
+    fn of_op(&mut self, field: OpField, name: &str) -> Result<Node, String> {
+        let test = self.test(name)?;
+        self.ops += 1;
+        Ok(Node::Op(field, test, self.ops - 1))
+    }
+
+    fn sign(&mut self, field: &str) -> Result<&'static str, String> {
+        match self.take() {
+            Some(Word::Sign(sign)) if !matches!(sign, "(" | ")") => Ok(sign),
+            _ => Err(format!("expected a comparison after `{field}`: <, <=, =, !=, >=, >, ~ or !~")),
+        }
+    }
+
+    fn number(&mut self, field: NumberField, name: &str) -> Result<Node, String> {
+        let compare = match self.sign(name)? {
+            "<" => Compare::Less,
+            "<=" => Compare::AtMost,
+            "=" | "==" => Compare::Equal,
+            "!=" => Compare::NotEqual,
+            ">=" => Compare::AtLeast,
+            ">" => Compare::More,
+            sign => return Err(format!("`{sign}` compares texts, and `{name}` is a number")),
+        };
+        let value = match self.take() {
+            Some(Word::Bare(value)) => self.with_unit(value),
+            _ => return Err(format!("expected a number after `{name}`")),
+        };
+        let value = match field {
+            NumberField::Size => value.parse::<MemorySize>()?.0,
+            NumberField::Freed if value == "never" => u64::MAX,
+            _ => value.parse().map_err(|_| format!("expected a step number instead of `{value}`"))?,
+        };
+        Ok(Node::Number(field, compare, value))
+    }
+
+    /// A number and its unit may be two words.
+    fn with_unit(&mut self, number: String) -> String {
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        match self.words.get(self.next) {
+            Some(Word::Bare(unit))
+                if is_number && format!("{number}{unit}").parse::<MemorySize>().is_ok() =>
+            {
+                self.next += 1;
+                format!("{number}{unit}")
+            }
+            _ => number,
+        }
+    }
+
+    fn test(&mut self, field: &str) -> Result<TextTest, String> {
+        let sign = self.sign(field)?;
+        let value = match self.take() {
+            Some(Word::Bare(text) | Word::Quoted(text)) => text,
+            _ => return Err(format!("expected a text after `{field} {sign}`")),
+        };
+        let pattern = || Regex::new(&format!("(?i){value}")).map_err(|error| format!("{value:?}: {error}"));
+        Ok(match sign {
+            "=" | "==" => TextTest::Is(value),
+            "!=" => TextTest::IsNot(value),
+            "~" => TextTest::Matches(pattern()?),
+            "!~" => TextTest::DoesNotMatch(pattern()?),
+            _ => return Err(format!("`{sign}` compares numbers, and `{field}` is a text")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<Filter>().unwrap_err()
+    }
+
+    #[test]
+    fn conditions_are_joined_and_nested() {
+        for text in [
+            "size > 10MiB",
+            "size>10 MiB and stack ~ \"attention\"",
+            "not (class = parameter or class = optimizer) and freed = never",
+            "line ~ 'train.py:3[12]' AND name != weight",
+            "allocated < 100 and freed >= never or steps <= 3",
+            "op == linear.forward",
+            "stack !~ backward",
+        ] {
+            let filter: Filter = text.parse().unwrap();
+            assert_eq!(filter.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn errors_say_what_is_expected() {
+        assert!(error("").starts_with("expected a condition, such as `size > 10MiB`; fields: size, class"));
+        assert!(error("sise > 1").starts_with("unknown field `sise`; expected one of size, class"));
+        assert_eq!(error("size ~ 1"), "`~` compares texts, and `size` is a number");
+        assert_eq!(error("class > a"), "`>` compares numbers, and `class` is a text");
+        assert_eq!(error("size > "), "expected a number after `size`");
+        assert_eq!(error("size"), "expected a comparison after `size`: <, <=, =, !=, >=, >, ~ or !~");
+        assert!(error("size > 1X").starts_with("unknown unit"));
+        assert_eq!(error("allocated < soon"), "expected a step number instead of `soon`");
+        assert_eq!(error("(size > 1"), "missing `)`");
+        assert_eq!(error("size > 1 size < 2"), "unexpected `size`; join conditions with `and` or `or`");
+        assert_eq!(error("name = \"a"), "missing closing \"");
+        assert!(error("stack ~ \"(\"").starts_with("\"(\": "));
+        assert_eq!(error(&"(".repeat(100)), "too many nested conditions");
+        assert_eq!(error(&"not ".repeat(100)), "too many nested conditions");
+    }
+}

@@ -1,0 +1,129 @@
+//! Allocations by what they have in common, and memory that is reserved but not used.
+
+use ttmem_query::{AllocationGroup, Allocations, RankSummary};
+
+use super::cell::{LOCATION, NAME, cell};
+use super::document::{Align, Section};
+use crate::text::allocations::{by, named, reserved_name};
+use crate::units::{count, percent, size};
+
+/// The sections on allocations.
+pub(super) fn sections(rank: &RankSummary, rows: usize) -> Vec<Section> {
+    let Some(allocations) = &rank.allocations else { return Vec::new() };
+    let mut sections = vec![live(allocations, rows)];
+    if allocations.total != allocations.live {
+        sections.push(busiest(allocations, rows));
+    }
+    sections.extend(reserved(allocations));
+    sections
+}
+
+fn live(allocations: &Allocations, rows: usize) -> Section {
+    let live = allocations.live;
+    let filter = allocations.filter.as_ref().map_or_else(String::new, |filter| format!(" where `{filter}`"));
+    let mut facts = format!(
+        "{}: {} live allocations{filter} before step {}, {}.",
+        cell(&allocations.pool, NAME),
+        count(live.count),
+        allocations.position,
+        size(live.bytes)
+    );
+    if let Some(waste) = allocations.waste {
+        facts += &format!(
+            " At worst, blocks were {} larger than requested, and {} was reserved but not active (before step {}).",
+            size(waste.internal),
+            size(waste.external),
+            waste.external_position
+        );
+    }
+    if let Some(transient) = &allocations.largest_transient {
+        let line =
+            transient.line.as_ref().map_or_else(String::new, |line| format!(" at {}", cell(line, LOCATION)));
+        let op = transient.op.as_deref().unwrap_or("unknown operation");
+        facts += &format!(
+            " The largest allocation that was freed again has {}: {}{line}, freed by step {}.",
+            size(transient.bytes),
+            cell(op, NAME),
+            transient.freed_by
+        );
+    }
+    let row = |group: &AllocationGroup| {
+        [
+            cell(&named(group, allocations.by), LOCATION),
+            size(group.live.bytes),
+            percent(group.live.bytes, live.bytes),
+            count(group.live.count),
+            size(group.at_end.bytes),
+            cell(group.op.as_deref().unwrap_or("–"), NAME),
+        ]
+    };
+    let columns = [
+        (by_title(allocations), Align::Left),
+        ("Live", Align::Right),
+        ("Share", Align::Right),
+        ("Allocations", Align::Right),
+        ("At the End", Align::Right),
+        ("Operation", Align::Left),
+    ];
+    Section::new("## Live Allocations by Origin")
+        .paragraph(facts)
+        .table(columns, allocations.groups.iter().take(rows).map(row))
+        .floors(5, 3)
+}
+
+fn busiest(allocations: &Allocations, rows: usize) -> Section {
+    let row = |group: &AllocationGroup| {
+        [
+            cell(&named(group, allocations.by), LOCATION),
+            size(group.total.bytes),
+            count(group.total.count),
+            size(group.at_end.bytes),
+        ]
+    };
+    let columns = [
+        (by_title(allocations), Align::Left),
+        ("Allocated in All", Align::Right),
+        ("Allocations", Align::Right),
+        ("At the End", Align::Right),
+    ];
+    Section::new("## Allocated Most over Time")
+        .table(columns, allocations.busiest.iter().take(rows).map(row))
+        .floors(3, 0)
+}
+
+fn reserved(allocations: &Allocations) -> Option<Section> {
+    let pools = &allocations.reserved;
+    if pools.iter().all(|pool| pool.free == 0) {
+        return None;
+    }
+    let columns = [
+        ("Reserved at the End", Align::Left),
+        ("Size", Align::Right),
+        ("Allocated", Align::Right),
+        ("Free", Align::Right),
+        ("Largest Free", Align::Right),
+        ("Segments", Align::Right),
+    ];
+    let rows = pools.iter().map(|pool| {
+        [
+            reserved_name(pool),
+            size(pool.bytes),
+            size(pool.allocated),
+            size(pool.free),
+            size(pool.largest_free),
+            count(pool.segments),
+        ]
+    });
+    Some(Section::new("## Reserved but Unallocated").table(columns, rows).floors(3, 0))
+}
+
+fn by_title(allocations: &Allocations) -> &'static str {
+    match by(allocations.by) {
+        "source line" => "Source Line",
+        "call stack" => "Innermost Line",
+        "operation" => "Operation",
+        "module" => "Module",
+        "class" => "Class",
+        _ => "Size",
+    }
+}

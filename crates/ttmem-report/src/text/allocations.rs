@@ -1,0 +1,176 @@
+//! Allocations by what they have in common, and memory that is reserved but not used.
+
+use ttmem_query::{AllocationGroup, Allocations, GroupBy, ReservedPool};
+
+use super::{Detail, Page};
+use crate::styled::{Style, Text};
+use crate::table::{Align, Table};
+use crate::units::{Unit, count, percent, size};
+
+/// Lines of a stack that are shown with a group.
+const MAX_STACK: usize = 12;
+/// Less free memory than this share of the reserved memory needs no table.
+const LITTLE: u64 = 10;
+
+impl Page<'_> {
+    /// The allocations of the most important pool.
+    pub(super) fn allocations(&self, out: &mut Text) {
+        let Some(allocations) = &self.rank.allocations else { return };
+        let is_asked = allocations.filter.is_some() || allocations.by != GroupBy::default();
+        if self.detail > Detail::Lists && !is_asked {
+            return;
+        }
+        if let Some(filter) = &allocations.filter {
+            out.heading(&format!("Allocations where {filter}"));
+            let (live, total) = (allocations.live, allocations.total);
+            out.sentence(
+                &format!(
+                    "{} live ({}); {} in all ({}).",
+                    count(live.count),
+                    size(live.bytes),
+                    count(total.count),
+                    size(total.bytes)
+                ),
+                Style::Plain,
+            );
+            out.blank();
+        }
+        self.live_groups(allocations, out);
+        self.busiest(allocations, out);
+        if self.detail == Detail::Full && allocations.filter.is_none() {
+            self.reserved(&allocations.reserved, out);
+        }
+    }
+
+    fn live_groups(&self, allocations: &Allocations, out: &mut Text) {
+        let Some(first) = allocations.groups.first() else { return };
+        let unit = Unit::of(first.live.bytes);
+        let heading = format!("live by {}", by(allocations.by));
+        let mut table = Table::new([
+            (heading.as_str(), Align::Flexible),
+            ("size", Align::Right),
+            ("", Align::Right),
+            ("tensors", Align::Right),
+            ("at the end", Align::Right),
+            ("operation", Align::FlexibleEnd),
+        ])
+        .optional(&[5, 4]);
+        for group in allocations.groups.iter().take(self.rows) {
+            table.row([
+                named(group, allocations.by),
+                unit.show(group.live.bytes),
+                percent(group.live.bytes, allocations.live.bytes),
+                count(group.live.count),
+                unit.show(group.at_end.bytes),
+                if allocations.by == GroupBy::Op {
+                    String::new()
+                } else {
+                    group.op.clone().unwrap_or_default()
+                },
+            ]);
+        }
+        out.table(&table);
+        out.blank();
+        for group in allocations.groups.iter().take(self.rows).filter(|group| !group.stack.is_empty()) {
+            out.line(format!("  {} in {}", unit.show(group.live.bytes), count(group.live.count)));
+            for line in group.stack.iter().take(MAX_STACK) {
+                out.sentence(&format!("  {line}"), Style::Plain);
+            }
+            let more = group.stack.len().saturating_sub(MAX_STACK);
+            if more > 0 {
+                out.line(format!("    … and {more} more lines (--json has all)"));
+            }
+            out.blank();
+        }
+    }
+
+    fn busiest(&self, allocations: &Allocations, out: &mut Text) {
+        let rows = self.rows.min(5);
+        // If nothing was freed, this would be the same table again.
+        let is_same = allocations.total == allocations.live;
+        let Some(first) = allocations.busiest.first().filter(|_| !is_same) else { return };
+        let unit = Unit::of(first.total.bytes);
+        let heading = format!("allocated most over time, by {}", by(allocations.by));
+        let mut table = Table::new([
+            (heading.as_str(), Align::Flexible),
+            ("size", Align::Right),
+            ("allocations", Align::Right),
+            ("operation", Align::FlexibleEnd),
+        ])
+        .optional(&[3]);
+        for group in allocations.busiest.iter().take(rows) {
+            table.row([
+                named(group, allocations.by),
+                unit.show(group.total.bytes),
+                count(group.total.count),
+                if allocations.by == GroupBy::Op {
+                    String::new()
+                } else {
+                    group.op.clone().unwrap_or_default()
+                },
+            ]);
+        }
+        out.table(&table);
+        out.blank();
+    }
+
+    fn reserved(&self, pools: &[ReservedPool], out: &mut Text) {
+        let sum = |of: fn(&ReservedPool) -> u64| pools.iter().map(of).fold(0, u64::saturating_add);
+        let (bytes, free) = (sum(|pool| pool.bytes), sum(|pool| pool.free));
+        if free.saturating_mul(LITTLE) < bytes || free == 0 {
+            return;
+        }
+        let unit = Unit::of(bytes);
+        let mut table = Table::new([
+            ("reserved at the end", Align::Left),
+            ("size", Align::Right),
+            ("allocated", Align::Right),
+            ("free", Align::Right),
+            ("largest free", Align::Right),
+            ("segments", Align::Right),
+        ])
+        .optional(&[5, 4]);
+        for pool in pools.iter().take(self.rows) {
+            table.row([
+                reserved_name(pool),
+                unit.show(pool.bytes),
+                unit.show(pool.allocated),
+                unit.show(pool.free),
+                unit.show(pool.largest_free),
+                count(pool.segments),
+            ]);
+        }
+        out.table(&table);
+        out.blank();
+    }
+}
+
+/// What a grouping is called.
+pub(crate) fn by(by: GroupBy) -> &'static str {
+    match by {
+        GroupBy::Line => "source line",
+        GroupBy::Stack => "call stack",
+        GroupBy::Op => "operation",
+        GroupBy::Module => "module",
+        GroupBy::Class => "class",
+        GroupBy::Size => "size",
+    }
+}
+
+/// The name of a group.
+pub(crate) fn named(group: &AllocationGroup, by: GroupBy) -> String {
+    match (&group.key, by) {
+        (Some(key), _) => key.clone(),
+        (None, GroupBy::Line | GroupBy::Stack) => "no Python stack (usually the backward pass)".into(),
+        (None, GroupBy::Module) => "outside all modules".into(),
+        (None, _) => "unknown".into(),
+    }
+}
+
+/// The name of a part of the reserved memory.
+pub(crate) fn reserved_name(pool: &ReservedPool) -> String {
+    let private = pool.private_pool.map_or_else(String::new, |(a, b)| format!("private pool ({a}, {b}), "));
+    let stream = if pool.stream == 0 { String::new() } else { format!(", stream 0x{:x}", pool.stream) };
+    let kind = if pool.is_small { "small blocks" } else { "large blocks" };
+    format!("{private}{kind}{stream}")
+}
