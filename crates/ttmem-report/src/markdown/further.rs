@@ -36,6 +36,7 @@ pub(super) fn sections(
     });
     let rest = [
         out_of_memory(rank),
+        super::ledger::section(rank),
         super::ways_out::clash(rank),
         super::ways_out::section(rank),
         ended_by(rank),
