@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::{
-    ByteRange, Call, During, Event, FaultLedger, FromStep, HistoryRow, Module, ModuleId, Moment, OpId, Pool, PoolId,
-    Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
+    ByteRange, Call, During, Event, FaultLedger, FromStep, HistoryRow, Module, ModuleId, Moment, OpId, Pool,
+    PoolId, Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
 };
 use crate::error::Result;
 use crate::words::counted_as;

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     Alias, AllocationTotals, Argument, BankLayout, Block, ByteRange, Call, CallId, CallTotals, Carried,
     Class, CoreMemory, CutOut, Derivation, Expected, Fault, FaultDetail, Frame, HistoryRow, Label, Ledger,
-    MemorySetting, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase, Placement, PoolId, ProcessUse,
-    ProgramBuffer, RankId, Reading, ReportedPart, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage,
-    Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks, Usage,
-    Warning,
+    MemorySetting, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase, Placement,
+    PoolId, ProcessUse, ProgramBuffer, RankId, Reading, ReportedPart, Restored, Run, RunId, Scope, ScopeId,
+    Seen, Session, SessionId, Snapshot, Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId,
+    TensorType, Thinned, Totals, TtnnPeaks, Usage, Warning,
 };
 use crate::error::Result;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CoreMemory,
-    CutOut, Derivations, Expected, Fault, FaultDetail, FaultLedger, FromStep, History, Labels, Module, ModuleId, Moment,
-    Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool, PoolId, Position,
-    ProgramBuffers, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen, Session, Snapshot, Source,
-    Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, Thinned, TtnnPeaks,
-    TypeId, Usages, Warning,
+    CutOut, Derivations, Expected, Fault, FaultDetail, FaultLedger, FromStep, History, Labels, Module,
+    ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool, PoolId,
+    Position, ProgramBuffers, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen, Session, Snapshot,
+    Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, Thinned,
+    TtnnPeaks, TypeId, Usages, Warning,
 };
 
 /// The contents of one input.

@@ -102,7 +102,10 @@ impl View<'_> {
             settings: fault
                 .settings
                 .iter()
-                .map(|setting| LedgerSetting { name: self.text(setting.name), value: self.text(setting.value) })
+                .map(|setting| LedgerSetting {
+                    name: self.text(setting.name),
+                    value: self.text(setting.value),
+                })
                 .collect(),
             failed_later: self.failed_later(),
             notes: notes(breakdown),
@@ -131,7 +134,8 @@ impl View<'_> {
         let is_later = |rank: &&Rank| failed_at(rank).is_some_and(|other| other > line);
         let mut later: Vec<&Rank> = self.profile.ranks.iter().filter(is_later).collect();
         later.sort_by_key(|rank| failed_at(rank));
-        let label = |rank: &&Rank| rank.label.map_or_else(|| "without a label".to_owned(), |label| self.text(label));
+        let label =
+            |rank: &&Rank| rank.label.map_or_else(|| "without a label".to_owned(), |label| self.text(label));
         later.iter().map(label).collect()
     }
 }
@@ -185,7 +189,10 @@ fn notes(breakdown: &Breakdown) -> Vec<String> {
         ));
     }
     if breakdown.adds_up == Some(false) {
-        notes.push("The numbers of the message contradict each other: the parts exceed the memory in use.".to_owned());
+        notes.push(
+            "The numbers of the message contradict each other: the parts exceed the memory in use."
+                .to_owned(),
+        );
     }
     notes
 }

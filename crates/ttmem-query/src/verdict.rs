@@ -253,13 +253,11 @@ fn placeable(verdict: &Verdict<'_>, requested: &str, free: &str, largest: &str, 
 }
 
 /// The advice on fragmentation in PyTorch's caching allocator.
-pub(super) const EXPANDABLE_SEGMENTS: &str =
-    "Enable expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True; before PyTorch 2.9, \
+pub(super) const EXPANDABLE_SEGMENTS: &str = "Enable expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True; before PyTorch 2.9, \
      PYTORCH_CUDA_ALLOC_CONF) so that the allocator can merge its free blocks, or make the tensor smaller.";
 
 /// The advice on a device that is full of tensors.
-pub(super) const SMALLER_TENSORS: &str =
-    "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, bf16, activation \
+pub(super) const SMALLER_TENSORS: &str = "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, bf16, activation \
      checkpointing, an optimizer with less state, or more devices.";
 
 /// Whether PyTorch's caching allocator manages a pool.

@@ -149,7 +149,9 @@ impl Breakdown {
             return Cause::Fragmentation;
         }
         match (free, capacity) {
-            (Some(free), Some(capacity)) if is_more(requested, free) => self.largest_obstacle(requested, free, capacity),
+            (Some(free), Some(capacity)) if is_more(requested, free) => {
+                self.largest_obstacle(requested, free, capacity)
+            }
             _ => Cause::Unknown,
         }
     }
@@ -178,7 +180,8 @@ impl Breakdown {
             (Cause::NonPytorch, outside),
         ];
         let is_obstacle = |amount: &Amount| {
-            amount.bytes >= capacity.bytes / LARGE && requested.bytes <= free.bytes.saturating_add(amount.bytes)
+            amount.bytes >= capacity.bytes / LARGE
+                && requested.bytes <= free.bytes.saturating_add(amount.bytes)
         };
         let found = candidates
             .into_iter()

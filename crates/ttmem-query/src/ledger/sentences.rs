@@ -1,10 +1,11 @@
 //! The sentences of the verdict on an error with a ledger. Advice is given only if the numbers support it.
 
 use ttmem_model::words::counted;
-use ttmem_model::{Amount, StrId};
+use ttmem_model::{Amount, Rank, StrId};
 
 use crate::analyze::ledger::{Breakdown, Part, PartKind};
 use crate::analyze::oom::{Cause, Verdict};
+use crate::ranks::failed_at;
 use crate::statement::Statement;
 use crate::summary::View;
 use crate::verdict::{EXPANDABLE_SEGMENTS, SMALLER_TENSORS, headline};
@@ -52,7 +53,9 @@ impl View<'_> {
     /// The statement on an error with a ledger.
     pub(crate) fn ledger_statement(&self, verdict: &Verdict<'_>, breakdown: &Breakdown) -> Statement {
         let pool = verdict.fault.pool.map(|pool| self.profile.text(pool));
-        let Some(facts) = self.facts_of(verdict, breakdown) else { return Statement::new(headline(pool, verdict.cause)) };
+        let Some(facts) = self.facts_of(verdict, breakdown) else {
+            return Statement::new(headline(pool, verdict.cause));
+        };
         let who = self.failed_operation(verdict);
         let parts = [Some(facts.request(&who)), facts.reason(), self.later_failures()];
         let detail = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -62,12 +65,15 @@ impl View<'_> {
     /// The sentence about ranks that failed after this one.
     fn later_failures(&self) -> Option<String> {
         let later = self.failed_later();
-        if later.is_empty() {
+        let is_first = |rank: &Rank| failed_at(rank).is_none_or(|line| Some(line) >= failed_at(self.rank));
+        if later.is_empty() || !self.profile.ranks.iter().all(is_first) {
             return None;
         }
-        let names: Vec<String> = later.iter().take(MAX_RANKS).map(|label| brief_line(label, MAX_LABEL)).collect();
+        let names: Vec<String> =
+            later.iter().take(MAX_RANKS).map(|label| brief_line(label, MAX_LABEL)).collect();
         let more = if later.len() > MAX_RANKS { ", …" } else { "" };
-        let who = self.rank.label.map_or_else(String::new, |label| brief_line(self.profile.text(label), MAX_LABEL));
+        let who =
+            self.rank.label.map_or_else(String::new, |label| brief_line(self.profile.text(label), MAX_LABEL));
         Some(format!(
             "Rank {who} failed first; {} ran out of memory after it ({}{more}).",
             counted(later.len(), "other rank"),
@@ -128,9 +134,10 @@ impl Facts<'_> {
                 "The allocator reserves {} that no tensor uses, but no block in it is large enough.",
                 of(PartKind::Unallocated)?
             )),
-            Cause::PrivatePools => {
-                Some(format!("Private pools, such as those of CUDA graphs, hold {}.", of(PartKind::PrivatePools)?))
-            }
+            Cause::PrivatePools => Some(format!(
+                "Private pools, such as those of CUDA graphs, hold {}.",
+                of(PartKind::PrivatePools)?
+            )),
             Cause::NonPytorch => Some(match of(PartKind::NonPytorch) {
                 Some(bytes) => format!(
                     "{bytes} of this process is not managed by PyTorch: the CUDA context, NCCL and other libraries."
@@ -202,7 +209,8 @@ impl Facts<'_> {
         let ledger = &self.breakdown.ledger;
         if self.source == "xla" {
             return Some(
-                "Raise XLA_PYTHON_CLIENT_MEM_FRACTION if the device has more memory, or use smaller arrays.".to_owned(),
+                "Raise XLA_PYTHON_CLIENT_MEM_FRACTION if the device has more memory, or use smaller arrays."
+                    .to_owned(),
             );
         }
         let (requested, free) = (ledger.requested?, ledger.free?);
@@ -223,7 +231,8 @@ impl Facts<'_> {
     fn fragmentation_advice(&self) -> Option<String> {
         let is_set = self.allocator.is_some_and(|value| value.contains("expandable_segments:True"));
         // Only CUDA's virtual memory has expandable segments in all of these versions.
-        (self.source == "pytorch" && self.platform == "cuda" && !is_set).then(|| EXPANDABLE_SEGMENTS.to_owned())
+        (self.source == "pytorch" && self.platform == "cuda" && !is_set)
+            .then(|| EXPANDABLE_SEGMENTS.to_owned())
     }
 
     /// What vLLM can use at most when it starts.

@@ -152,7 +152,8 @@ pub(super) fn amount(whole: &[u8], fraction: &[u8], shift: u32) -> Option<Amount
     let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 9)?)?;
     let parts = u128::from(decimal(whole)?) * scale + u128::from(decimal(fraction).unwrap_or(0));
     let unit = 1u128 << shift;
-    let bytes = u64::try_from(parts.checked_mul(unit)?.checked_add(scale / 2)? / scale).ok()?;
+    // A driver without numbers makes PyTorch print 2^64 bytes.
+    let bytes = u64::try_from(parts.checked_mul(unit)?.checked_add(scale / 2)? / scale).unwrap_or(u64::MAX);
     let is_exact = shift == 0 && fraction.is_empty();
     let quantum = if is_exact { 0 } else { u64::try_from(unit.div_ceil(scale)).ok()? };
     Some(Amount { bytes, quantum })
@@ -193,10 +194,24 @@ mod tests {
         assert_eq!(of("33762398024 bytes."), Some((33_762_398_024, 0)));
         assert_eq!(of("14.9888 GiB and"), Some((16_094_101_427, 107_375)));
         assert_eq!(of("1.25 GB)"), Some((1_342_177_280, 10_737_419)));
-        for text in ["", "x", "2.00", "2.00 ", "2.00 G", "2.00 Gi", "2.", "12", "2.00 GiBs", "99999999999999999999 GiB"] {
+        for text in [
+            "",
+            "x",
+            "2.00",
+            "2.00 ",
+            "2.00 G",
+            "2.00 Gi",
+            "2.",
+            "12",
+            "2.00 GiBs",
+            "99999999999999999999 GiB",
+        ] {
             assert_eq!(of(text), None, "{text}");
         }
-        assert_eq!(bare_amount(b"2.6/121.63 GiB", 2, 30), Some((Amount { bytes: 2_791_728_742, quantum: 10_737_419 }, 3)));
+        assert_eq!(
+            bare_amount(b"2.6/121.63 GiB", 2, 30),
+            Some((Amount { bytes: 2_791_728_742, quantum: 10_737_419 }, 3))
+        );
     }
 
     #[test]

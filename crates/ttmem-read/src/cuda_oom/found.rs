@@ -83,8 +83,9 @@ impl Found {
         let numbers = &mut self.numbers;
         let pairs =
             [(&mut numbers.requested, requested), (&mut numbers.free, free), (&mut numbers.capacity, total)];
-        let is_same =
-            |(known, exact): &(&mut Option<Amount>, u64)| known.is_some_and(|known| known.is_near(Amount::exact(*exact)));
+        let is_same = |(known, exact): &(&mut Option<Amount>, u64)| {
+            known.is_some_and(|known| known.is_near(Amount::exact(*exact)))
+        };
         if pairs.iter().all(is_same) {
             pairs.into_iter().for_each(|(known, exact)| *known = Some(Amount::exact(exact)));
         }

@@ -66,7 +66,8 @@ fn bracketed(line: &[u8]) -> Option<(Label, &[u8])> {
     let close = memchr::memchr(b']', &line[..line.len().min(64)])?;
     let (inside, rest) = (&line[1..close], &line[close + 1..]);
     let number = [&b"rank"[..], b"default"].iter().find_map(|word| inside.strip_prefix(*word));
-    if let Some(number) = number.filter(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit)) {
+    if let Some(number) = number.filter(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+    {
         let rest = rest.strip_prefix(b":")?;
         return Some((rank(number), rest.strip_prefix(b" ").unwrap_or(rest)));
     }
@@ -77,7 +78,9 @@ fn bracketed(line: &[u8]) -> Option<(Label, &[u8])> {
         });
     let rest = rest.strip_prefix(b" ").filter(|_| is_time)?;
     let names = inside[19..].trim_ascii();
-    let is_name = |word: &[u8]| word.iter().all(u8::is_ascii_alphanumeric) && word.last().is_some_and(u8::is_ascii_digit);
+    let is_name = |word: &[u8]| {
+        word.iter().all(u8::is_ascii_alphanumeric) && word.last().is_some_and(u8::is_ascii_digit)
+    };
     let is_rank = !names.is_empty() && names.split(|byte| *byte == b' ').all(is_name);
     let label = if is_rank { rank(names) } else { Label::default() };
     Some((Label { is_of_record: true, ..label }, rest))

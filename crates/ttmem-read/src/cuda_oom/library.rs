@@ -33,20 +33,26 @@ fn without_numbers(line: &[u8]) -> Option<Found> {
     let of = |(words, source, platform): &(&str, &'static str, &'static str)| {
         let at = memmem::find(line, words.as_bytes())?;
         let found = Found::new(source, platform, beginning(line, at));
-        Some(found.with_message(sentence(&line[beginning(line, at)..])))
+        let end = at + words.len();
+        Some(found.with_message(&line[beginning(line, at)..end + call(&line[end..])]))
     };
     WITHOUT_NUMBERS.iter().find_map(of)
 }
 
 /// Where the message begins that contains a status: `CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling …`.
 fn beginning(line: &[u8], at: usize) -> usize {
-    const BEFORE: [&[u8]; 5] = [b"CUDA error: ", b"HIP error: ", b"cuDNN error: ", b"cusolver error: ", b"CUDA driver error: "];
+    const BEFORE: [&[u8]; 5] =
+        [b"CUDA error: ", b"HIP error: ", b"cuDNN error: ", b"cusolver error: ", b"CUDA driver error: "];
     BEFORE.iter().find(|words| line[..at].ends_with(words)).map_or(at, |words| at - words.len())
 }
 
-/// The first 200 bytes of a message.
-fn sentence(text: &[u8]) -> &[u8] {
-    &text[..text.len().min(200)]
+/// The length of the call that failed, or of its source file, at the start of a text: `` when calling `cublasCreate(handle)` ``.
+fn call(text: &[u8]) -> usize {
+    const BEFORE: &[u8] = b" when calling `";
+    if text.starts_with(BEFORE) {
+        return memchr::memchr(b'`', &text[BEFORE.len()..]).map_or(0, |length| BEFORE.len() + length + 1);
+    }
+    if text.starts_with(b" at /") { text.len() } else { 0 }
 }
 
 /// `NCCL WARN Cuda failure 2 'out of memory'`, `NCCL WARN Failed to CUDA malloc 4096 bytes`, or the last error that
@@ -126,7 +132,9 @@ impl AllocatorStats {
 
     /// Adds the numbers to an error of XLA. A limit without the use of it belongs to something else.
     pub fn complete(&self, found: &mut Found) {
-        let (Some(limit), Some(in_use)) = (self.limit.filter(|limit| *limit > 0), self.in_use) else { return };
+        let (Some(limit), Some(in_use)) = (self.limit.filter(|limit| *limit > 0), self.in_use) else {
+            return;
+        };
         found.numbers.allowed = Some(Amount::exact(limit));
         found.numbers.allocated = Some(Amount::exact(in_use));
         found.numbers.unallocated = limit.checked_sub(in_use).map(Amount::exact);
@@ -160,6 +168,7 @@ fn vllm(line: &[u8]) -> Option<Found> {
     let end = line.len() - rest.len() + comma + 2 + length + b" GiB)".len();
     let mut found = Found::new("vllm", "cuda", start).with_message(&line[start..end]);
     found.device = device;
-    (found.numbers.free, found.numbers.capacity, found.numbers.requested) = (Some(free), Some(capacity), Some(requested));
+    (found.numbers.free, found.numbers.capacity, found.numbers.requested) =
+        (Some(free), Some(capacity), Some(requested));
     Some(found)
 }

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{
-    Amount, Error, Fault, FaultDetail, FaultKind, Ledger, MemorySetting, Moment, PoolId, ProcessUse, RankEvent,
-    RankId, Reading, ReportedPart, Result,
+    Amount, Error, Fault, FaultDetail, FaultKind, Ledger, MemorySetting, ProcessUse, RankEvent, RankId,
+    ReportedPart, Result,
 };
 
 use super::found::Found;
@@ -109,10 +109,6 @@ impl Log {
         let name = Some(stream.label.name.as_bytes()).filter(|name| !name.is_empty());
         let rank = tables.rank(name)?;
         let (parts, settings) = (self.parts_of(at), self.settings_of(at));
-        // The last error has the latest state of the device.
-        if let Some(last) = stream.failures.last() {
-            emit_pool(rank, &last.found, tables)?;
-        }
         let count = stream.failures.len();
         for (index, failure) in (0..).zip(&stream.failures) {
             let is_last = index as usize + 1 == count;
@@ -198,24 +194,6 @@ fn pool_name(found: &Found) -> String {
 
 fn bytes(amount: Option<Amount>) -> Option<u64> {
     amount.map(|amount| amount.bytes)
-}
-
-/// Emits the pool that an error describes.
-fn emit_pool(rank: RankId, found: &Found, tables: &mut Tables<'_>) -> Result<()> {
-    let numbers = &found.numbers;
-    let Some(allocated) = numbers.allocated else { return Ok(()) };
-    let name = tables.text(pool_name(found).as_bytes())?;
-    let Some(pool) = PoolId::new(0) else { return Ok(()) };
-    let reading = Reading {
-        allocated: Some(allocated.bytes),
-        free: bytes(numbers.free),
-        largest_free: bytes(numbers.largest_free),
-        capacity: bytes(numbers.capacity.or(numbers.allowed)),
-        ..Reading::default()
-    };
-    tables.say(rank, RankEvent::Pool { name, banks: Some(1), quantum: allocated.quantum })?;
-    tables.say(rank, RankEvent::State(pool, Moment::START, reading))?;
-    tables.say(rank, RankEvent::Sampled(pool, None))
 }
 
 fn emit_fault(

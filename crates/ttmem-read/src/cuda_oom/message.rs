@@ -69,7 +69,8 @@ fn torch(cursor: &mut Cursor<'_>, found: &mut Found) -> Option<()> {
     cursor.eat(" Of the allocated memory ").then_some(())?;
     found.numbers.allocated = Some(taken(cursor, " is allocated by PyTorch,")?);
     if cursor.eat(" with ") {
-        found.numbers.private_pools = Some(taken(cursor, " allocated in private pools (e.g., CUDA Graphs),")?);
+        found.numbers.private_pools =
+            Some(taken(cursor, " allocated in private pools (e.g., CUDA Graphs),")?);
     }
     cursor.eat(" and ").then_some(())?;
     found.numbers.unallocated = Some(taken(cursor, " is reserved by PyTorch but unallocated")?);

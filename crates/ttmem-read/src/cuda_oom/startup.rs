@@ -46,7 +46,10 @@ pub(super) fn parts(line: &[u8]) -> Vec<Part> {
         part("cuda_graphs", in_order(line, &["Graph capturing finished in ", " secs, took "])),
         part("cuda_graphs", in_order(line, &["Capture cuda graph end.", "mem usage="])),
         part("cuda_graphs", in_order(line, &["CUDA graph end.", "mem usage="])),
-        part("budget", in_order(line, &["the current vLLM instance can use ", "gpu_memory_utilization (", ") = "])),
+        part(
+            "budget",
+            in_order(line, &["the current vLLM instance can use ", "gpu_memory_utilization (", ") = "]),
+        ),
     ];
     found.into_iter().flatten().take(1).collect()
 }
@@ -115,7 +118,11 @@ fn variable(line: &[u8], name: &str) -> Option<String> {
     let value = rest.strip_prefix(b"=").or_else(|| rest.strip_prefix(b": "))?;
     let quote = value.first().copied().filter(|byte| matches!(byte, b'\'' | b'"'));
     let value = if quote.is_some() { &value[1..] } else { value };
-    let is_end = |byte: &u8| quote.map_or(byte.is_ascii_whitespace() || matches!(byte, b'\'' | b'"' | b'}' | b')'), |quote| *byte == quote);
+    let is_end = |byte: &u8| {
+        quote.map_or(byte.is_ascii_whitespace() || matches!(byte, b'\'' | b'"' | b'}' | b')'), |quote| {
+            *byte == quote
+        })
+    };
     let end = value.iter().position(is_end).unwrap_or(value.len());
     let value = value[..end].strip_suffix(b",").unwrap_or(&value[..end]);
     let is_value = !value.is_empty() && value.len() < 200 && memchr::memchr(b':', value).is_some();
@@ -124,7 +131,11 @@ fn variable(line: &[u8], name: &str) -> Option<String> {
 
 /// A number between 0 and 1 after the name of a setting: `=0.9`, `': 0.9`, ` (0.90)`, ` 0.9`.
 fn fraction(text: &[u8]) -> Option<String> {
-    let skip = text.iter().take(4).take_while(|byte| matches!(byte, b'=' | b'\'' | b'"' | b':' | b' ' | b'(')).count();
+    let skip = text
+        .iter()
+        .take(4)
+        .take_while(|byte| matches!(byte, b'=' | b'\'' | b'"' | b':' | b' ' | b'('))
+        .count();
     let value = &text[skip..];
     let length = value.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
     let value = std::str::from_utf8(&value[..length]).ok()?.trim_end_matches('.');
@@ -166,7 +177,9 @@ mod tests {
         assert_eq!(of("Graph capturing finished in 18 secs, took 0.96 GiB"), [("cuda_graphs", 983)]);
         assert_eq!(of("Graph capturing finished in 1 secs."), []);
         assert_eq!(
-            of("model weights take 15.63GiB; non_torch_memory takes 0.81GiB; PyTorch activation peak memory takes 3.52GiB; the rest of the memory reserved for KV Cache is 11.57GiB."),
+            of(
+                "model weights take 15.63GiB; non_torch_memory takes 0.81GiB; PyTorch activation peak memory takes 3.52GiB; the rest of the memory reserved for KV Cache is 11.57GiB."
+            ),
             [("weights", 16_005), ("non_torch", 829), ("activations", 3604), ("kv_cache", 11_847)]
         );
         assert_eq!(
@@ -174,11 +187,15 @@ mod tests {
             [("weights", 6748)]
         );
         assert_eq!(
-            of("the current vLLM instance can use total_gpu_memory (79.11GiB) x gpu_memory_utilization (0.90) = 71.20GiB"),
+            of(
+                "the current vLLM instance can use total_gpu_memory (79.11GiB) x gpu_memory_utilization (0.90) = 71.20GiB"
+            ),
             [("budget", 72_908)]
         );
         assert_eq!(
-            of("Load weight end. type=Qwen2ForCausalLM, dtype=torch.bfloat16, avail mem=6.09 GB, mem usage=15.54 GB."),
+            of(
+                "Load weight end. type=Qwen2ForCausalLM, dtype=torch.bfloat16, avail mem=6.09 GB, mem usage=15.54 GB."
+            ),
             [("weights", 15_912)]
         );
         assert_eq!(
@@ -201,12 +218,24 @@ mod tests {
         let set = |name, value: &str| vec![(name, value.to_owned())];
         let value = "expandable_segments:True";
         assert_eq!(of(&format!("PYTORCH_CUDA_ALLOC_CONF={value}")), set(VARIABLES[0], value));
-        assert_eq!(of(&format!("export PYTORCH_ALLOC_CONF={value},max_split_size_mb:128")), set(VARIABLES[1], "expandable_segments:True,max_split_size_mb:128"));
-        assert_eq!(of(&format!("env: {{'A': 'b', 'PYTORCH_CUDA_ALLOC_CONF': '{value}', 'C': 'd'}}")), set(VARIABLES[0], value));
-        assert_eq!(of("memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid"), []);
+        assert_eq!(
+            of(&format!("export PYTORCH_ALLOC_CONF={value},max_split_size_mb:128")),
+            set(VARIABLES[1], "expandable_segments:True,max_split_size_mb:128")
+        );
+        assert_eq!(
+            of(&format!("env: {{'A': 'b', 'PYTORCH_CUDA_ALLOC_CONF': '{value}', 'C': 'd'}}")),
+            set(VARIABLES[0], value)
+        );
+        assert_eq!(
+            of("memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid"),
+            []
+        );
         assert_eq!(of("See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"), []);
         assert_eq!(of("args: {'gpu_memory_utilization': 0.95}"), set("gpu_memory_utilization", "0.95"));
-        assert_eq!(of("vllm serve x --gpu-memory-utilization 0.9 --port 1"), set("gpu_memory_utilization", "0.9"));
+        assert_eq!(
+            of("vllm serve x --gpu-memory-utilization 0.9 --port 1"),
+            set("gpu_memory_utilization", "0.9")
+        );
         assert_eq!(of("ServerArgs(mem_fraction_static=0.88, x=1)"), set("mem_fraction_static", "0.88"));
         assert_eq!(of("Try increasing `gpu_memory_utilization` when initializing"), []);
     }

@@ -114,7 +114,9 @@ impl Stream {
             (self.exact, self.has_warning) = (Some(exact), true);
             return false;
         }
-        let Some(found) = message::find(text).or_else(|| library::find(text)) else { return is_mention(text) };
+        let Some(found) = message::find(text).or_else(|| library::find(text)) else {
+            return is_mention(text);
+        };
         self.open = found.may_go_on.then(|| (text.to_vec(), 1));
         self.add(found, line, number, is_first);
         true
@@ -125,7 +127,9 @@ impl Stream {
         let Some((mut joined, lines)) = self.open.take() else { return false };
         joined.push(b' ');
         joined.extend_from_slice(text.trim_ascii());
-        let Some(found) = message::find(&joined).filter(|_| joined.len() < MAX_SEARCHED) else { return false };
+        let Some(found) = message::find(&joined).filter(|_| joined.len() < MAX_SEARCHED) else {
+            return false;
+        };
         let Some(last) = self.failures.last_mut() else { return false };
         if found.message.len() <= last.found.message.len() {
             return false;
@@ -187,13 +191,17 @@ impl Stream {
 fn is_hinted(text: &[u8]) -> bool {
     const HINTS: [&[u8]; 6] =
         [b"out of memory", b"Out of memory", b"OOM", b"ALLOC_FAILED", b"OUT_OF_", b"less than desired GPU"];
-    HINTS.iter().chain(&[&b"hipErrorOutOfMemory"[..], b"Failed to CUDA"]).any(|hint| memmem::find(text, hint).is_some())
+    HINTS
+        .iter()
+        .chain(&[&b"hipErrorOutOfMemory"[..], b"Failed to CUDA"])
+        .any(|hint| memmem::find(text, hint).is_some())
 }
 
 /// Whether a text is about running out of memory on a GPU, without being an error.
 fn is_mention(text: &[u8]) -> bool {
     const NAMES: [&[u8]; 4] = [b"CUDA", b"HIP", b"GPU", b"XPU"];
-    memmem::find(text, b"out of memory").is_some() && NAMES.iter().any(|name| memmem::find(text, name).is_some())
+    memmem::find(text, b"out of memory").is_some()
+        && NAMES.iter().any(|name| memmem::find(text, name).is_some())
 }
 
 fn framing(line: &Labeled<'_>, found: &Found) -> Framing {
@@ -218,7 +226,11 @@ fn is_exception(before: &[u8]) -> bool {
     let is_whole = before.len() - name.len() - 2 == 0 || {
         // `Error: torch.OutOfMemoryError: `, `[rank3] … - RuntimeError: `, but not `why is there a RuntimeError: `.
         let rest = before[..before.len() - name.len() - 2].trim_ascii_end();
-        rest.is_empty() || rest.ends_with(b":") || rest.ends_with(b"]") || rest.ends_with(b"-") || rest.ends_with(b"|")
+        rest.is_empty()
+            || rest.ends_with(b":")
+            || rest.ends_with(b"]")
+            || rest.ends_with(b"-")
+            || rest.ends_with(b"|")
     };
     is_whole && is_name_of_exception(name)
 }
@@ -237,5 +249,6 @@ fn last_name(text: &[u8]) -> &[u8] {
 }
 
 fn is_name_of_exception(name: &[u8]) -> bool {
-    [&b"Error"[..], b"Exception", b"Failure"].iter().any(|end| name.ends_with(end)) && name[0].is_ascii_alphabetic()
+    [&b"Error"[..], b"Exception", b"Failure"].iter().any(|end| name.ends_with(end))
+        && name[0].is_ascii_alphabetic()
 }

@@ -23,9 +23,9 @@ use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::cuda_oom::{self, CUDA_OOM};
 use crate::document::Document;
-use crate::{Input, Sniff};
 use crate::lines::{Line, MAX_LINE, each_line};
 use crate::tt_metal::{Exception, Failure, Sightings};
+use crate::{Input, Sniff};
 
 /// The prefix of lines that `ttmem last-run` up to 0.1.0 added to logs.
 const ADDED: &[u8] = b"ttmem | ";

@@ -23,7 +23,8 @@ pub(super) fn section(rank: &RankSummary) -> Option<Section> {
     let columns = [("Memory of the device", Align::Left), ("MiB", Align::Right), ("Share", Align::Right)];
     let count = rows.len();
     let section = Section::new("## Device Memory at the Error").table(columns, rows).floors(count, count);
-    let settings = ledger.settings.iter().map(|one| format!("Setting: `{}={}`", one.name, cell(&one.value, NAME)));
+    let settings =
+        ledger.settings.iter().map(|one| format!("Setting: `{}={}`", one.name, cell(&one.value, NAME)));
     let notes = ledger.notes.iter().map(|note| cell(note, SENTENCE));
     Some(settings.chain(notes).fold(section, Section::paragraph))
 }

@@ -18,8 +18,11 @@ pub(super) fn ledger(ledger: &LedgerSummary, out: &mut Text) {
         let (bytes, share) = (size(part.bytes), share(part.bytes));
         out.line(format!("  {:width$}  {bytes:>10}  {share:>6}", part.label).trim_end().to_owned());
     }
-    let reported: Vec<String> =
-        ledger.reported.iter().map(|part| format!("{} {}", one_line(&part.label), size(part.bytes))).collect();
+    let reported: Vec<String> = ledger
+        .reported
+        .iter()
+        .map(|part| format!("{} {}", one_line(&part.label), size(part.bytes)))
+        .collect();
     if !reported.is_empty() {
         out.blank();
         out.sentence(&format!("The program reported before: {}.", reported.join(", ")), Style::Plain);

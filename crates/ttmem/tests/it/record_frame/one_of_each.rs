@@ -411,7 +411,8 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
         })
     }));
     let amount = Amount { bytes: 300, quantum: 7 };
-    let ledger = Ledger { source: Some(s(1)), requested: Some(amount), other: Some(amount), ..Ledger::default() };
+    let ledger =
+        Ledger { source: Some(s(1)), requested: Some(amount), other: Some(amount), ..Ledger::default() };
     said.extend([
         RankEvent::Ledger(0, ledger),
         RankEvent::ProcessUse(0, ProcessUse { pid: 4242, amount }),
