@@ -115,7 +115,7 @@ def test_a_limit(tmp_path: Path, total: int) -> None:
     assert oom["advice"].startswith("Raise the limit")
 
 
-def test_fragmentation(tmp_path: Path, total: int) -> None:
+def test_a_limit_with_fragmentation(tmp_path: Path, total: int) -> None:
     # Every second quarter of a segment is freed, so much is reserved and no block is large.
     fraction = 8 * GIB / total
     body = f"""

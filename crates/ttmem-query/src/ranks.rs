@@ -60,7 +60,7 @@ pub fn in_order(profile: &Profile) -> Vec<&Rank> {
     ranks
 }
 
-/// The line of the error that ended a rank of which only errors are known: the rank that failed first comes first, because
+/// The line of the error that ended a rank, if only errors are known about it: the rank that failed first comes first, because
 /// the others often fail as a consequence.
 pub(crate) fn failed_at(rank: &Rank) -> Option<u64> {
     oom::fatal(rank).filter(|_| rank.has_only_faults() && !rank.ledgers.is_empty()).map(|fault| fault.line)

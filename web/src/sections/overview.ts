@@ -113,7 +113,13 @@ function clashFacts({ lines, parts_note: note, since_then: since }: Clash): HTML
 }
 
 /** The parts of the device's memory at the error, what the program reported before, and its settings. */
-function ledgerFacts({ parts, capacity_bytes: capacity, reported, settings, notes }: LedgerSummary): HTMLElement {
+function ledgerFacts({
+  parts,
+  capacity_bytes: capacity,
+  reported,
+  settings,
+  notes,
+}: LedgerSummary): HTMLElement {
   const share = (bytes: number) => (capacity === null ? "" : ` (${percent(bytes, capacity)})`);
   return h(
     "div",

@@ -9,7 +9,7 @@ use super::oom::Cause;
 pub struct Breakdown {
     /// The numbers of the error.
     pub ledger: Ledger,
-    /// The parts, in the order in which they are shown. Unknown parts are left out.
+    /// The parts, in the order of their display. Unknown parts are left out.
     pub parts: Vec<Part>,
     /// Whether the parts are the whole device, within the rounding. `None` if the error does not state all of them.
     pub adds_up: Option<bool>,

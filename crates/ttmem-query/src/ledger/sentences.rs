@@ -182,7 +182,7 @@ impl Facts<'_> {
     fn advice(&self) -> Option<String> {
         match self.cause {
             Cause::OtherProcess => Some(match self.others()[..] {
-                [pid] => format!("Stop process {pid} (`nvidia-smi` shows what it is), or use another device."),
+                [pid] => format!("Stop process {pid} (`nvidia-smi` shows its name), or use another device."),
                 _ => "Stop the other processes (`nvidia-smi` lists them), or use another device.".to_owned(),
             }),
             Cause::MemoryLimit => self.limit_advice(),

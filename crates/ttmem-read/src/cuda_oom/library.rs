@@ -56,7 +56,7 @@ fn call(text: &[u8]) -> usize {
 }
 
 /// `NCCL WARN Cuda failure 2 'out of memory'`, `NCCL WARN Failed to CUDA malloc 4096 bytes`, or the last error that
-/// PyTorch quotes on a line of its own.
+/// PyTorch quotes on a separate line.
 fn nccl(line: &[u8]) -> Option<Found> {
     let warning = memmem::find(line, b"NCCL WARN ");
     let start = warning.unwrap_or(0);

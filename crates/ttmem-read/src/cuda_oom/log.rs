@@ -89,7 +89,7 @@ impl Log {
         let is_document = self.document.is_one();
         for stream in &mut self.streams {
             stream.failures.retain(|failure| failure.is_certain(is_document));
-            // A library may fail after the allocator did. Its error says nothing about the memory.
+            // A library may fail after the allocator did. Its error has no numbers.
             if stream.failures.iter().any(|failure| failure.found.numbers.has_any()) {
                 stream.failures.retain(|failure| failure.found.numbers.has_any());
             }
@@ -179,7 +179,7 @@ fn drop_repetitions(streams: &mut [Stream]) {
         stream.failures.retain(|failure| {
             let message = &failure.found.message;
             let is_repeated = of_ranks.contains(message) || seen.contains(message);
-            // Without numbers, the parent of a worker that failed cannot be told from another failure.
+            // Without numbers, the parent of a worker that failed cannot be distinguished from another failure.
             !is_repeated && (has_numbers(failure) || of_ranks.is_empty())
         });
         seen.extend(stream.failures.iter().map(|failure| failure.found.message.clone()));
