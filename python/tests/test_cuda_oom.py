@@ -1,4 +1,4 @@
-"""Out-of-memory errors of a real CUDA device: the ledger compared with `torch.cuda.mem_get_info`. Skipped without CUDA."""
+"""Out-of-memory errors of a CUDA device, compared with `torch.cuda.mem_get_info`. Skipped without CUDA."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOLERANCE = 0.01
 
 GIB = 1 << 30
 
-# Writes what the device and the allocator say right after the failure, and lets the exception end the program.
+# Writes the numbers of the device and the allocator after the failure. The exception ends the program.
 PROGRAM = """
 import json, sys, torch
 
@@ -61,7 +61,9 @@ def failed(tmp_path: Path, body: str) -> tuple[dict[str, Any], dict[str, int]]:
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_ALLOC_CONF")}
     with log.open("wb") as output:
         command = [sys.executable, str(script), str(facts)]
-        ended = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, env=environment, timeout=170)
+        ended = subprocess.run(
+            command, stdout=output, stderr=subprocess.STDOUT, env=environment, timeout=170, check=False
+        )
     assert ended.returncode == 1, log.read_text()
     summary = ttmem.load(log).summary()
     assert summary["source"]["format"] == "cuda_oom"
@@ -151,12 +153,12 @@ def test_private_pools_of_cuda_graphs(tmp_path: Path, total: int) -> None:
 def neighbor() -> Iterator[int]:
     """Another process that holds 32 GiB, or a quarter of a smaller device. Yields how much."""
     amount = min(32 * GIB, int(torch.cuda.mem_get_info()[1]) // 4)
-    program = (
-        f"import torch; x = torch.empty({amount}, dtype=torch.uint8, device='cuda'); print('ready', flush=True); input()"
-    )
+    allocate = f"x = torch.empty({amount}, dtype=torch.uint8, device='cuda')"
+    program = f"import sys, torch; {allocate}; print('ready', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield amount
         process.stdin.close()

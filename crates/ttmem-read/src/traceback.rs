@@ -46,7 +46,7 @@ pub(crate) fn package_location(lines: &[&[u8]]) -> Option<String> {
     let is_of_package = |(path, _): &(&str, &str)| {
         path.contains("-packages/") && !path.contains("/torch/") && !path.contains("/_pytest/")
     };
-    frames.filter(is_of_package).last().map(|(path, number)| format!("{path}:{number}"))
+    frames.rev().find(is_of_package).map(|(path, number)| format!("{path}:{number}"))
 }
 
 /// Long form: the source lines of a frame, its failing line with `>`, then `model.py:12: `. Short form:

@@ -87,7 +87,9 @@ impl Found {
             known.is_some_and(|known| known.is_near(Amount::exact(*exact)))
         };
         if pairs.iter().all(is_same) {
-            pairs.into_iter().for_each(|(known, exact)| *known = Some(Amount::exact(exact)));
+            for (known, exact) in pairs {
+                *known = Some(Amount::exact(exact));
+            }
         }
     }
 }

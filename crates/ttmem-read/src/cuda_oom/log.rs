@@ -95,6 +95,7 @@ impl Log {
             }
         }
         drop_repetitions(&mut self.streams);
+        self.split_by_device();
         let mut order: Vec<usize> =
             (0..self.streams.len()).filter(|&at| !self.streams[at].failures.is_empty()).collect();
         order.sort_by_key(|&at| self.streams[at].failures.last().map(|failure| failure.line));
@@ -102,6 +103,32 @@ impl Log {
             self.emit_rank(at, tables)?;
         }
         Ok(())
+    }
+
+    /// Separates ranks without labels by their devices: the ranks of one program usually have one device each.
+    fn split_by_device(&mut self) {
+        for at in 0..self.streams.len() {
+            let stream = &mut self.streams[at];
+            let first = stream.failures.first().and_then(|failure| failure.found.device);
+            if stream.label.is_rank || stream.failures.iter().all(|failure| failure.found.device == first) {
+                continue;
+            }
+            let (parts, settings) = (stream.parts.clone(), stream.settings.clone());
+            let mut split: Vec<Stream> = Vec::new();
+            for failure in std::mem::take(&mut stream.failures) {
+                let label = Label { name: pool_name(&failure.found), is_rank: true, is_of_record: false };
+                match split.iter_mut().find(|one| one.label == label) {
+                    Some(known) => known.failures.push(failure),
+                    None => {
+                        let mut one = Stream::new(label);
+                        one.failures.push(failure);
+                        (one.parts, one.settings) = (parts.clone(), settings.clone());
+                        split.push(one);
+                    }
+                }
+            }
+            self.streams.extend(split);
+        }
     }
 
     fn emit_rank(&self, at: usize, tables: &mut Tables<'_>) -> Result<()> {

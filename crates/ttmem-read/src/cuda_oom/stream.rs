@@ -213,11 +213,18 @@ fn framing(line: &Labeled<'_>, found: &Found) -> Framing {
         // A line that begins with a status continues with a sentence if it is not an error.
         let is_alone = found.numbers.has_any() || line.text.trim_ascii().len() <= found.message.len();
         if is_alone { Framing::Bare } else { Framing::Quoted }
-    } else if line.has_prefix && found.is_complete && found.numbers.has_any() {
+    } else if found.is_complete && found.numbers.has_any() && (line.has_prefix || is_introduced(before)) {
         Framing::Printed
     } else {
         Framing::Quoted
     }
+}
+
+/// Whether a text introduces a message: `ERROR:root:`, `Error during generation: `, `{"error": "`. A complete message after it
+/// has all of its numbers, whoever wrote it.
+fn is_introduced(before: &[u8]) -> bool {
+    let before = before.strip_suffix(b"\"").or_else(|| before.strip_suffix(b"'")).unwrap_or(before);
+    before.trim_ascii_end().ends_with(b":")
 }
 
 /// Whether a text ends with the name of an exception: `torch.OutOfMemoryError: `.

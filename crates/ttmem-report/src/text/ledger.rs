@@ -10,13 +10,13 @@ pub(super) fn ledger(ledger: &LedgerSummary, out: &mut Text) {
     if !ledger.parts.is_empty() {
         out.blank();
         let of = ledger.capacity_bytes.map_or_else(String::new, |bytes| format!(" ({})", size(bytes)));
-        out.heading(&format!("Memory of the device{of}"));
+        out.heading(format!("Memory of the device{of}"));
     }
     let share = |bytes| ledger.capacity_bytes.map_or_else(String::new, |whole| percent(bytes, whole));
     let width = ledger.parts.iter().map(|part| part.label.len()).max().unwrap_or(0);
     for part in &ledger.parts {
         let (bytes, share) = (size(part.bytes), share(part.bytes));
-        out.line(format!("  {:width$}  {bytes:>10}  {share:>6}", part.label).trim_end().to_owned());
+        out.line(format!("  {:width$}  {bytes:>10}  {share:>6}", part.label).trim_end());
     }
     let reported: Vec<String> = ledger
         .reported

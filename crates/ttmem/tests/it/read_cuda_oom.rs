@@ -420,6 +420,17 @@ fn the_rank_that_failed_first() {
     assert_eq!(oom["ledger"]["failed_later"].as_array().unwrap().len(), 2);
 }
 
+#[test]
+fn ranks_without_labels_are_separated_by_device() {
+    let of = |device| traceback(&V2_2.replace("GPU 0", &format!("GPU {device}")));
+    let profile = opened(&[of(3), of(0), of(1)].concat());
+    let summary = query::summary(std::slice::from_ref(&profile), &Request::default()).unwrap();
+    let ranks: Vec<&str> = summary.ranks.iter().map(|rank| rank.rank.as_deref().unwrap()).collect();
+    assert_eq!(ranks, ["cuda:3", "cuda:0", "cuda:1"]);
+    let detail = oom_of(&profile)["detail"].clone();
+    assert!(detail.as_str().unwrap().contains("Rank cuda:3 failed first; 2 other ranks"), "{detail}");
+}
+
 /// What other programs print in front of every line, and the label of the rank.
 const PREFIXES: [(&str, Option<&str>); 16] = [
     ("", None),
@@ -494,8 +505,11 @@ fn a_message_may_be_pasted_wrapped_or_quoted() {
         let logged = format!(
             "[2025-08-06 15:24:55] Failed to update parameter online: {bare}. The weights are partially updated.\n"
         );
-        for text in
-            [bare, &repr, &logged, &wrapped].into_iter().filter(|text| !is_mps || !text.contains('\n'))
+        let root = format!("ERROR:root:{bare}\n");
+        let json = format!("{{\"step\": 3, \"error\": \"{bare}\"}}\n");
+        for text in [bare, &repr, &logged, &root, &json, &wrapped]
+            .into_iter()
+            .filter(|text| !is_mps || !text.contains('\n'))
         {
             let profile = opened(text);
             assert_eq!(ledger(&profile).ledger.requested, expected, "{text}");
