@@ -9,28 +9,28 @@ use super::{MESSAGES, opened_as, traceback};
 /// All numbers of a text with a unit, in bytes, and all differences of two of them: the memory that an old message
 /// reserves includes the allocated memory.
 fn numbers_in(text: &str) -> Vec<u64> {
-    const UNITS: [(&str, f64); 8] = [
-        ("bytes", 1.0),
-        ("KiB", 1024.0),
-        ("KB", 1024.0),
-        ("MiB", 1_048_576.0),
-        ("MB", 1_048_576.0),
-        ("GiB", 1_073_741_824.0),
-        ("GB", 1_073_741_824.0),
-        ("B", 1.0),
-    ];
+    const UNITS: [(&str, u32); 8] =
+        [("bytes", 0), ("KiB", 10), ("KB", 10), ("MiB", 20), ("MB", 20), ("GiB", 30), ("GB", 30), ("B", 0)];
     let mut found = Vec::new();
     for (at, _) in text.char_indices().filter(|(_, letter)| letter.is_ascii_digit()) {
         let rest = &text[at..];
         let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
         let unit = rest[length..].trim_start();
-        let Some((_, scale)) = UNITS.iter().find(|(name, _)| unit.starts_with(name)) else { continue };
-        found.extend(rest[..length].parse::<f64>().ok().map(|number| (number * scale).round() as u64));
+        let Some((_, shift)) = UNITS.iter().find(|(name, _)| unit.starts_with(name)) else { continue };
+        found.extend(bytes(&rest[..length], *shift));
     }
     let differences: Vec<u64> =
         found.iter().flat_map(|one| found.iter().map(move |other| one.saturating_sub(*other))).collect();
     found.extend(differences);
     found
+}
+
+/// A decimal number of units of `1 << shift` bytes.
+fn bytes(number: &str, shift: u32) -> Option<u64> {
+    let (whole, fraction) = number.trim_end_matches('.').split_once('.').unwrap_or((number, ""));
+    let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    Some(u64::try_from((digits.checked_mul(1 << shift)? + scale / 2) / scale).unwrap_or(u64::MAX))
 }
 
 fn check_numbers(text: &str) {
