@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::{
-    ByteRange, Call, During, Event, FromStep, HistoryRow, Module, ModuleId, Moment, OpId, Pool, PoolId,
-    Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
+    ByteRange, Call, During, Event, FaultLedger, FromStep, HistoryRow, Module, ModuleId, Moment, OpId, Pool,
+    PoolId, Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
 };
 use crate::error::Result;
 use crate::words::counted_as;
@@ -183,7 +183,26 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
         }
         RankEvent::Expected(expected) => rank.expected.push(expected),
         RankEvent::NotWatched(pool, what) => rank.not_watched.push((pool, what)),
+        RankEvent::Ledger(..)
+        | RankEvent::ProcessUse(..)
+        | RankEvent::ReportedPart(..)
+        | RankEvent::MemorySetting(..) => return apply_to_ledger(rank, event),
         _ => apply_on_cores(rank, event).or_else(|| apply_in_time(rank, ops, event))?,
+    }
+    Some(())
+}
+
+/// Applies an event about the device's memory at an error.
+fn apply_to_ledger(rank: &mut Rank, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::Ledger(fault, ledger) => {
+            rank.faults.get(fault as usize)?;
+            rank.ledgers.entry(fault).or_default().ledger = ledger;
+        }
+        RankEvent::ProcessUse(fault, process) => rank.ledgers.get_mut(&fault)?.processes.push(process),
+        RankEvent::ReportedPart(fault, part) => rank.ledgers.get_mut(&fault)?.reported.push(part),
+        RankEvent::MemorySetting(fault, setting) => rank.ledgers.get_mut(&fault)?.settings.push(setting),
+        _ => return None,
     }
     Some(())
 }
@@ -422,6 +441,12 @@ impl Rank {
         self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))?;
         for (&fault, &detail) in &self.fault_details {
             say(RankEvent::FaultDetail(fault, detail))?;
+        }
+        for (&fault, FaultLedger { ledger, processes, reported, settings }) in &self.ledgers {
+            say(RankEvent::Ledger(fault, *ledger))?;
+            processes.iter().try_for_each(|&process| say(RankEvent::ProcessUse(fault, process)))?;
+            reported.iter().try_for_each(|&part| say(RankEvent::ReportedPart(fault, part)))?;
+            settings.iter().try_for_each(|&setting| say(RankEvent::MemorySetting(fault, setting)))?;
         }
         self.core_memory.iter().try_for_each(|&memory| say(RankEvent::CoreMemory(memory)))?;
         self.ttnn_peaks.iter().try_for_each(|&peaks| say(RankEvent::TtnnPeaks(peaks)))?;

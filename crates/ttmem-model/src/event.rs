@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     Alias, AllocationTotals, AllocatorRules, Argument, BankLayout, Block, ByteRange, Call, CallId,
     CallTotals, Carried, Class, CoreMemory, CutOut, Derivation, Expected, Fault, FaultDetail, Frame,
-    HistoryRow, Label, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase,
-    Placement, PoolId, ProgramBuffer, RankId, Reading, ReservedSegment, Restored, Run, RunId, Scope, ScopeId,
-    Seen, Session, SessionId, Snapshot, Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId,
-    TensorType, Thinned, Totals, TtnnPeaks, Usage, Warning,
+    HistoryRow, Label, Ledger, MemorySetting, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin,
+    Outcome, Phase, Placement, PoolId, ProcessUse, ProgramBuffer, RankId, Reading, ReportedPart,
+    ReservedSegment, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage,
+    Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks, Usage,
+    Warning,
 };
 use crate::error::Result;
 
@@ -195,6 +196,14 @@ pub enum RankEvent {
     AllocatorRules(PoolId, AllocatorRules),
     /// A segment of a caching allocator at the end of the input.
     Reserved(ReservedSegment),
+    /// The parts of a device's memory at an error: its index.
+    Ledger(u32, Ledger),
+    /// A process that the ledger of an error lists.
+    ProcessUse(u32, ProcessUse),
+    /// A part of the memory that the program reported before an error.
+    ReportedPart(u32, ReportedPart),
+    /// A setting of the program that an error ended.
+    MemorySetting(u32, MemorySetting),
 }
 
 /// The source of a profile.

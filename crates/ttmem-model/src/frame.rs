@@ -192,8 +192,12 @@ kinds! {
     96 [Event::Of(rank, RankEvent::TtnnPeaks(peaks))] (rank, peaks);
     97 [Event::Of(rank, RankEvent::Used(usage))] (rank, usage);
     98 [Event::Of(rank, RankEvent::BankLayout(pool, layout))] (rank, pool, layout);
-    100 [Event::Of(rank, RankEvent::AllocatorRules(pool, rules))] (rank, pool, rules);
-    101 [Event::Of(rank, RankEvent::Reserved(segment))] (rank, segment);
+    99 [Event::Of(rank, RankEvent::Ledger(fault, ledger))] (rank, fault, ledger);
+    100 [Event::Of(rank, RankEvent::ProcessUse(fault, process))] (rank, fault, process);
+    101 [Event::Of(rank, RankEvent::ReportedPart(fault, part))] (rank, fault, part);
+    102 [Event::Of(rank, RankEvent::MemorySetting(fault, setting))] (rank, fault, setting);
+    103 [Event::Of(rank, RankEvent::AllocatorRules(pool, rules))] (rank, pool, rules);
+    104 [Event::Of(rank, RankEvent::Reserved(segment))] (rank, segment);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

@@ -16,6 +16,7 @@ pub mod frame;
 mod history;
 mod home;
 mod ids;
+mod ledger;
 mod memory_size;
 mod op;
 mod pool;
@@ -47,6 +48,7 @@ pub use ids::{
     ByteRange, Bytes, CallId, FrameId, LaneId, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId,
     ScopeId, SessionId, StackId, Step, StrId, TensorId, TypeId, difference,
 };
+pub use ledger::{Amount, FaultLedger, Ledger, MemorySetting, ProcessUse, ReportedPart};
 pub use memory_size::MemorySize;
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
 pub use pool::{Block, BlockMap, Cursor, Curve, CurveKind, Moments, Pool, Reading};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CoreMemory,
-    CutOut, Derivations, Expected, Fault, FaultDetail, FromStep, History, Labels, Module, ModuleId, Moment,
-    Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool, PoolId, Position,
-    ProgramBuffers, ReservedSegments, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen, Session,
-    Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors,
-    Thinned, TtnnPeaks, TypeId, Usages, Warning,
+    CutOut, Derivations, Expected, Fault, FaultDetail, FaultLedger, FromStep, History, Labels, Module,
+    ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool, PoolId,
+    Position, ProgramBuffers, ReservedSegments, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen,
+    Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType,
+    Tensors, Thinned, TtnnPeaks, TypeId, Usages, Warning,
 };
 
 /// The contents of one input.
@@ -71,6 +71,8 @@ pub struct Rank {
     pub faults: Vec<Fault>,
     /// Details of errors, by their index.
     pub fault_details: BTreeMap<u32, FaultDetail>,
+    /// The device's memory at errors, by their index.
+    pub ledgers: BTreeMap<u32, FaultLedger>,
     /// The layout of a core's L1, on a device that has cores.
     pub core_memory: Option<CoreMemory>,
     /// The peaks of L1 by ttnn's own rules, for a capture.
@@ -250,9 +252,17 @@ impl Rank {
 
     /// The details of an error of this rank; the default if there are none.
     pub fn fault_detail(&self, fault: &Fault) -> FaultDetail {
+        self.index_of(fault).and_then(|index| self.fault_details.get(&index)).copied().unwrap_or_default()
+    }
+
+    /// The device's memory at an error of this rank, if the error states it.
+    pub fn ledger(&self, fault: &Fault) -> Option<&FaultLedger> {
+        self.ledgers.get(&self.index_of(fault)?)
+    }
+
+    fn index_of(&self, fault: &Fault) -> Option<u32> {
         let index = self.faults.iter().position(|one| one == fault);
-        let index = index.and_then(|index| u32::try_from(index).ok());
-        index.and_then(|index| self.fault_details.get(&index)).copied().unwrap_or_default()
+        index.and_then(|index| u32::try_from(index).ok())
     }
 
     /// The operation of a step.

@@ -10,6 +10,7 @@ use super::allocations::Allocations;
 use super::clash::Clash;
 use super::device::DeviceKind;
 use super::l1::L1Summary;
+use super::ledger::LedgerSummary;
 use super::level::Level;
 use super::named::Named;
 use super::phases::Growth;
@@ -756,6 +757,8 @@ pub struct Oom {
     pub belongs_to: Vec<OwnerSummary>,
     /// The two sides of a clash between a program's buffers and tensors in L1; null for other failures.
     pub clash: Option<Clash>,
+    /// The parts of the device's memory, if the error states them; null for devices of Tenstorrent.
+    pub ledger: Option<LedgerSummary>,
     /// How well a replay of the program's allocations reproduces it; null if the input does not allow one.
     pub replay: Option<ReplaySummary>,
     /// The smallest changes that avoid the failure.

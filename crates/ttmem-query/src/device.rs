@@ -20,6 +20,10 @@ const TORCH: [&str; 7] = ["cpu", "cuda", "xpu", "mps", "hpu", "npu", "host"];
 impl DeviceKind {
     /// The device of a rank; `None` if the input only has device totals and does not say of what device.
     pub fn of(profile: &Profile, rank: &Rank) -> Option<Self> {
+        // Only errors of PyTorch's devices have a ledger.
+        if !rank.ledgers.is_empty() {
+            return Some(Self::Torch);
+        }
         let has_graphs = !rank.runs.is_empty() || !rank.modules.is_empty();
         let has_layout = |ty: &Option<TypeId>| {
             ty.and_then(|ty| profile.tensor_type(ty)).is_some_and(|ty| ty.layout.is_some())

@@ -49,6 +49,7 @@ impl View<'_> {
             loc: self.loc_of(fault, &verdict.detail).map(str::to_owned),
             belongs_to: verdict.belongs_to.iter().filter_map(owner).collect(),
             clash: self.clash(verdict),
+            ledger: self.ledger(verdict),
             replay,
             ways_out,
             no_way_out,

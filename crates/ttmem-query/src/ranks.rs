@@ -55,9 +55,15 @@ pub fn in_order(profile: &Profile) -> Vec<&Rank> {
     let leading = ranks.iter().filter(failed).map(|rank| process(rank)).max();
     ranks.sort_by_cached_key(|rank| {
         let label = rank.label.map(|label| RankOrder::of(profile.text(label)));
-        (Some(process(rank)) != leading, std::cmp::Reverse(process(rank)), label)
+        (Some(process(rank)) != leading, std::cmp::Reverse(process(rank)), failed_at(rank), label)
     });
     ranks
+}
+
+/// The line of the error that ended a rank, if only errors are known about it: the rank that failed first comes first, because
+/// the others often fail as a consequence.
+pub(crate) fn failed_at(rank: &Rank) -> Option<u64> {
+    oom::fatal(rank).filter(|_| rank.has_only_faults() && !rank.ledgers.is_empty()).map(|fault| fault.line)
 }
 
 /// The files in the order of their first ranks: the shell lists `rank10.log` before `rank2.log`. Files without a rank tag

@@ -26,6 +26,12 @@ pub(super) fn headline(pool: Option<&str>, cause: Cause) -> String {
         Cause::CircularBuffers => "Out of L1: a kernel's circular buffers do not fit.".to_owned(),
         Cause::TraceRegion => "Out of memory: a trace does not fit into the trace region.".to_owned(),
         Cause::AddressLimit => "Out of L1: an allocation reached the lowest allowed address.".to_owned(),
+        Cause::OtherProcess => format!("Out of memory: another process uses {pool}."),
+        Cause::MemoryLimit => format!("Out of memory: the program reached its memory limit on {pool}."),
+        Cause::PrivatePools => {
+            format!("Out of memory: private pools hold memory of {pool} that other allocations cannot use.")
+        }
+        Cause::NonPytorch => format!("Out of memory: memory outside PyTorch's allocator fills {pool}."),
         Cause::Unknown => "Out of memory.".to_owned(),
     }
 }
@@ -44,6 +50,9 @@ fn headline_of(pool: Option<&str>, verdict: &Verdict<'_>) -> String {
 impl View<'_> {
     /// The headline, detail and advice of a verdict.
     pub(super) fn statement(&self, verdict: &Verdict<'_>) -> Statement {
+        if let Some(breakdown) = &verdict.breakdown {
+            return self.ledger_statement(verdict, breakdown);
+        }
         let pool = verdict.fault.pool.map(|pool| self.profile.text(pool));
         let step = verdict.fault.step.map(|step| self.failed_step(step));
         let who = step.unwrap_or_else(|| self.failed_operation(verdict));
@@ -58,7 +67,7 @@ impl View<'_> {
     }
 
     /// `ttnn.softmax at model.py:12`.
-    fn failed_operation(&self, verdict: &Verdict<'_>) -> String {
+    pub(super) fn failed_operation(&self, verdict: &Verdict<'_>) -> String {
         let op = self.op_of(verdict.fault, &verdict.detail).map(|op| brief_line(op, MAX_NAME));
         let loc = self.loc_of(verdict.fault, &verdict.detail).map(|loc| brief_line(loc, MAX_LOCATION));
         match (op, loc) {
@@ -243,6 +252,14 @@ fn placeable(verdict: &Verdict<'_>, requested: &str, free: &str, largest: &str, 
     )
 }
 
+/// The advice on fragmentation in PyTorch's caching allocator.
+pub(super) const EXPANDABLE_SEGMENTS: &str = "Enable expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True; before PyTorch 2.9, \
+     PYTORCH_CUDA_ALLOC_CONF) so that the allocator can merge its free blocks, or make the tensor smaller.";
+
+/// The advice on a device that is full of tensors.
+pub(super) const SMALLER_TENSORS: &str = "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, bf16, activation \
+     checkpointing, an optimizer with less state, or more devices.";
+
 /// Whether PyTorch's caching allocator manages a pool.
 fn has_caching_allocator(pool: &str) -> bool {
     pool.starts_with("cuda") || pool.starts_with("xpu")
@@ -298,14 +315,8 @@ fn usual_advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
             "Use a smaller batch or a narrower dtype, free live tensors, or add memory. Check the limits of the \
              process as well (`ulimit -v`, container limits)."
         }
-        Cause::Fragmentation if is_cached => {
-            "Enable expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True; before PyTorch 2.9, \
-             PYTORCH_CUDA_ALLOC_CONF) so that the allocator can merge its free blocks, or make the tensor smaller."
-        }
-        Cause::Capacity if is_cached => {
-            "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, bf16, \
-             activation checkpointing, an optimizer with less state, or more devices."
-        }
+        Cause::Fragmentation if is_cached => EXPANDABLE_SEGMENTS,
+        Cause::Capacity if is_cached => SMALLER_TENSORS,
         Cause::Fragmentation => {
             "Allocate long-lived tensors (weights, caches) before short-lived ones, free the tensors between the \
              free blocks, or make the tensor smaller."
@@ -318,6 +329,8 @@ fn usual_advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
         Cause::CircularBuffers => "Shard over more cores, or use smaller blocks in the program config.",
         Cause::TraceRegion => "Open the device with a larger trace_region_size, or make the trace smaller.",
         Cause::AddressLimit => "Use smaller or fewer L1 tensors, or interleave them over more cores.",
+        // Only errors with a ledger have these causes.
+        Cause::OtherProcess | Cause::MemoryLimit | Cause::PrivatePools | Cause::NonPytorch => "",
         Cause::Unknown if verdict.fault.requested_per_bank.is_none() => {
             "The error message does not give the size per bank, so the cause is unknown. Start with the tensors \
              that are live at the peak."

@@ -3,8 +3,10 @@
 //! A reader looks at the first bytes to decide whether an input has its format, then turns the input into events.
 //! `open` opens the file, decompresses it and picks the reader. Queries on profiles are in another crate.
 
+mod cuda_oom;
 mod definitions;
 mod docker;
+mod document;
 mod evidence;
 mod folder;
 mod free_space;
@@ -14,10 +16,12 @@ mod json;
 mod lines;
 mod memory_profile;
 mod python_stack;
+mod recent;
 mod reread;
 mod rotated;
 mod siblings;
 mod torch_snapshot;
+mod traceback;
 mod tt_json;
 pub mod tt_log;
 mod tt_metal;
@@ -90,6 +94,7 @@ pub fn readers() -> &'static [&'static dyn Reader] {
         &ttnn_db::TtnnDb,
         &tt_log::TtLog,
         &tt_metal::TtMetalLog,
+        &cuda_oom::CudaOom,
         &tt_train::TtTrain,
     ]
 }

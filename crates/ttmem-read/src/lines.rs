@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use memchr::memchr;
+use ttmem_model::{Error, Result, Warning};
 
 /// Longer lines are truncated and counted. No line of a readable log is this long.
 pub(crate) const MAX_LINE: usize = 32 << 20;
@@ -189,6 +190,33 @@ fn read_ahead(mut source: impl Read, blocks: &SyncSender<io::Result<Block>>, ret
         let failed = message.is_err();
         if blocks.send(message).is_err() || failed {
             return;
+        }
+    }
+}
+
+/// Calls a function with each line of an input. Returns a warning if the input is compressed and ends early or is corrupt,
+/// usually because the run crashed.
+pub(crate) fn each_line(
+    stream: impl Read + Send + 'static,
+    file: &str,
+    mut each: impl FnMut(&Line<'_>) -> Result<()>,
+) -> Result<Option<Warning>> {
+    let mut lines = Lines::new(stream);
+    let mut last = 0;
+    loop {
+        match lines.next() {
+            Ok(Some(line)) => {
+                last = line.number;
+                each(&line)?;
+            }
+            Ok(None) => return Ok(None),
+            Err(error) if is_corruption(&error) && last > 0 => {
+                let message = format!(
+                    "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
+                );
+                return Ok(Some(Warning { line: Some(last), message }));
+            }
+            Err(source) => return Err(Error::Read { path: file.into(), source }),
         }
     }
 }

@@ -79,7 +79,8 @@ pub(crate) fn without_prefixes(line: &[u8]) -> &[u8] {
     rest
 }
 
-fn without_prefix(line: &[u8]) -> Option<&[u8]> {
+/// Removes one prefix, if there is one.
+pub(crate) fn without_prefix(line: &[u8]) -> Option<&[u8]> {
     match line.first()? {
         // `(EngineCore_DP0 pid=123) `.
         b'(' => {

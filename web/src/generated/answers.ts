@@ -558,6 +558,56 @@ export type Lane = {
   rows: number,
 };
 
+/** A part of a device's memory. */
+export type LedgerPart = {
+  /** `allocated`, `private_pools`, `unallocated`, `non_pytorch`, `outside`, `process`, `unattributed` or `free`. */
+  kind: string,
+  /** A description for people. */
+  label: string,
+  /** The process ID; only for `process`. */
+  pid: number | null,
+  /** The size. */
+  bytes: number,
+  /** The exact size differs by at most this. */
+  rounding_bytes: number,
+};
+
+/** A setting of the program. */
+export type LedgerSetting = {
+  /** The name, such as `PYTORCH_CUDA_ALLOC_CONF`. */
+  name: string,
+  /** The value. */
+  value: string,
+};
+
+/** The parts of a device's memory when an allocation failed. */
+export type LedgerSummary = {
+  /** What failed to allocate: `pytorch`, `cuda`, `cublas`, `cudnn`, `cusolver`, `cusparse`, `nccl`, `xla`, `vllm`. */
+  source: string | null,
+  /** The platform: `cuda`, `hip`, `xpu`, `npu`, `mps`. */
+  platform: string | null,
+  /** The memory of the device. */
+  capacity_bytes: number | null,
+  /** The free memory of the device. */
+  free_bytes: number | null,
+  /** The limit of the process. */
+  allowed_bytes: number | null,
+  /** The memory of the process that failed, as stated. */
+  process_bytes: number | null,
+  /** The parts of the device's memory, without overlaps. */
+  parts: Array<LedgerPart>,
+  /** Whether the parts are the whole device, within the rounding; null if the error does not state all of them. */
+  adds_up: boolean | null,
+  /** What the program reported about its memory before the error. */
+  reported: Array<ReportedSummary>,
+  /** Settings of the program that affect its memory. */
+  settings: Array<LedgerSetting>,
+  /** The ranks that ran out of memory after this one. */
+  failed_later: Array<string>,
+  /** Remarks on the numbers. */
+  notes: Array<string>,
+};
+
 /** How close the peak of a pool comes to its capacity. */
 export type Level = "ok" | "high" | "full";
 
@@ -663,6 +713,8 @@ export type Oom = {
   belongs_to: Array<OwnerSummary>,
   /** The two sides of a clash between a program's buffers and tensors in L1; null for other failures. */
   clash: Clash | null,
+  /** The parts of the device's memory, if the error states them; null for devices of Tenstorrent. */
+  ledger: LedgerSummary | null,
   /** How well a replay of the program's allocations reproduces it; null if the input does not allow one. */
   replay: ReplaySummary | null,
   /** The smallest changes that avoid the failure. */
@@ -1083,6 +1135,20 @@ export type ReplaySummary = {
   reproduced: number,
   /** Whether the failure also happens in the replay; if it does not, there are no ways out. */
   fails: boolean,
+};
+
+/** A part of its memory that the program reported. */
+export type ReportedSummary = {
+  /** `weights`, `kv_cache`, `cuda_graphs`, `activations`, `non_torch`, `budget` or `device_used`. */
+  name: string,
+  /** A description for people. */
+  label: string,
+  /** The size. */
+  bytes: number,
+  /** The exact size differs by at most this. */
+  rounding_bytes: number,
+  /** The line, from 1. */
+  line: number,
 };
 
 /** Bytes that no tensor explains. */

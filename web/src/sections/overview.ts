@@ -11,6 +11,7 @@ import type {
   Checkpoint,
   Clash,
   Growth,
+  LedgerSummary,
   MadeIn,
   PaddingSummary,
   PoolSummary,
@@ -80,6 +81,7 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
     { class: "verdict", role: "group", "aria-label": label, style: "margin-bottom: 12px" },
     verdict && h("p", {}, h("strong", {}, verdict.headline), verdict.detail && ` ${verdict.detail}`),
     oom?.clash && clashFacts(oom.clash),
+    oom?.ledger && ledgerFacts(oom.ledger),
     oom && oom.ways_out.length > 0 ? waysOut(oom.ways_out) : verdict?.advice && h("p", {}, verdict.advice),
     oom?.no_way_out && h("p", {}, oom.no_way_out),
     step !== null &&
@@ -107,6 +109,35 @@ function clashFacts({ lines, parts_note: note, since_then: since }: Clash): HTML
     ),
     note && h("p", {}, note),
     since && h("p", {}, since),
+  );
+}
+
+/** The parts of the device's memory at the error, what the program reported before, and its settings. */
+function ledgerFacts({
+  parts,
+  capacity_bytes: capacity,
+  reported,
+  settings,
+  notes,
+}: LedgerSummary): HTMLElement {
+  const share = (bytes: number) => (capacity === null ? "" : ` (${percent(bytes, capacity)})`);
+  return h(
+    "div",
+    { "data-fact": "ledger" },
+    h(
+      "dl",
+      { class: "clash" },
+      parts.flatMap(({ kind, label, bytes }) => [
+        h("dt", { "data-kind": kind }, label),
+        h("dd", {}, `${size(bytes)}${share(bytes)}`),
+      ]),
+      reported.flatMap(({ label, bytes }) => [
+        h("dt", {}, `reported before: ${label}`),
+        h("dd", {}, size(bytes)),
+      ]),
+      settings.flatMap(({ name, value }) => [h("dt", {}, name), h("dd", {}, value)]),
+    ),
+    notes.map((note) => h("p", {}, note)),
   );
 }
 

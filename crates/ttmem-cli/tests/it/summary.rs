@@ -55,6 +55,22 @@ fn the_screen_of_ranks_without_tensors() {
 }
 
 #[test]
+fn the_screens_of_errors_of_a_gpu() {
+    for name in ["train", "other-process", "vllm", "jax"] {
+        insta::assert_snapshot!(format!("cuda-oom-{name}"), screen(&[&format!("../cuda_oom/{name}.log")]));
+    }
+}
+
+/// A message from a pipe, without a line ending.
+#[test]
+fn a_pasted_message() {
+    let message = "CUDA out of memory. Tried to allocate 192.00 MiB. GPU 0 has a total capacity of 79.19 GiB of which 46.50 MiB is free. Including non-PyTorch memory, this process has 79.13 GiB memory in use. Of the allocated memory 77.91 GiB is allocated by PyTorch, and 40.28 MiB is reserved by PyTorch but unallocated.";
+    let output = ttmem().arg("-").write_stdin(message).assert().success().get_output().clone();
+    insta::assert_snapshot!("cuda-oom-pasted", String::from_utf8(output.stdout).unwrap());
+    ttmem().arg("-").write_stdin("Why do I get CUDA out of memory?").assert().code(4);
+}
+
+#[test]
 fn the_screen_of_a_moment() {
     insta::assert_snapshot!(
         "llm-decode-at-3",

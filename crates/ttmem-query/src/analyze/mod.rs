@@ -15,6 +15,7 @@ pub mod hot_paths;
 pub mod interleaved;
 pub mod l1;
 pub mod lanes;
+pub mod ledger;
 pub mod lowered;
 pub mod main_pool;
 pub mod names;

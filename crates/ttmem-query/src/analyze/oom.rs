@@ -2,6 +2,8 @@
 
 use ttmem_model::{CurveKind, Fault, FaultDetail, FaultKind, Moment, Profile, Rank, StrId, TypeId};
 
+use super::ledger::Breakdown;
+
 /// The cause of an out-of-memory error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -17,18 +19,30 @@ pub enum Cause {
     TraceRegion,
     /// The allocation would lie below the lowest allowed address.
     AddressLimit,
+    /// Other processes use the device.
+    OtherProcess,
+    /// The process reached a limit that is lower than the memory of the device.
+    MemoryLimit,
+    /// Private pools, such as those of CUDA graphs, hold memory that other allocations cannot use.
+    PrivatePools,
+    /// Memory that PyTorch does not manage fills the device.
+    NonPytorch,
     /// The input does not contain the cause.
     Unknown,
 }
 
 impl Cause {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 11] = [
         Self::Fragmentation,
         Self::Capacity,
         Self::NeverFits,
         Self::CircularBuffers,
         Self::TraceRegion,
         Self::AddressLimit,
+        Self::OtherProcess,
+        Self::MemoryLimit,
+        Self::PrivatePools,
+        Self::NonPytorch,
         Self::Unknown,
     ];
 
@@ -46,6 +60,10 @@ impl Cause {
             Self::CircularBuffers => "circular_buffers",
             Self::TraceRegion => "trace_region",
             Self::AddressLimit => "address_limit",
+            Self::OtherProcess => "other_process",
+            Self::MemoryLimit => "memory_limit",
+            Self::PrivatePools => "private_pools",
+            Self::NonPytorch => "non_pytorch",
             Self::Unknown => "unknown",
         }
     }
@@ -72,6 +90,8 @@ pub struct Verdict<'a> {
     pub overlap: Option<u64>,
     /// The tensors whose size matches the request.
     pub belongs_to: Vec<Owner>,
+    /// The parts of the device's memory, if the error states them.
+    pub breakdown: Option<Breakdown>,
 }
 
 impl Verdict<'_> {
@@ -89,12 +109,15 @@ impl Verdict<'_> {
     /// The missing bytes per bank; contiguous bytes if fragmentation is the cause.
     pub fn lacks(&self) -> Option<u64> {
         let requested = self.fault.requested_per_bank;
+        if let Some(breakdown) = &self.breakdown {
+            return breakdown.lacks(self.cause);
+        }
         match self.cause {
             Cause::Capacity => requested?.checked_sub(self.free?),
             Cause::Fragmentation => requested?.checked_sub(self.largest_usable()?),
             Cause::NeverFits => requested?.checked_sub(self.capacity?),
             Cause::CircularBuffers => self.overlap,
-            Cause::TraceRegion | Cause::AddressLimit | Cause::Unknown => None,
+            _ => None,
         }
     }
 }
@@ -142,9 +165,11 @@ fn knows_programs(rank: &Rank) -> bool {
 pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<'a> {
     let (mut free, mut largest_free, mut capacity) = (fault.free, fault.largest_free, fault.bank_size);
     let detail = rank.fault_detail(fault);
+    let breakdown = rank.ledger(fault).map(Breakdown::of);
     // Only the verdict on a plain out-of-memory error depends on the free bytes. An operation's check has its own limit.
     let needs_state = fault.kind == FaultKind::OutOfMemory
         && !detail.is_refusal
+        && breakdown.is_none()
         && (free.is_none() || largest_free.is_none());
     let from_message = !needs_state;
     if needs_state {
@@ -160,7 +185,8 @@ pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<
         FaultKind::Exception => Cause::Unknown,
         FaultKind::OutOfMemory => {
             let largest = detail.largest_placeable.or(largest_free);
-            out_of_memory(fault.requested_per_bank, capacity, free, largest)
+            let by_size = || out_of_memory(fault.requested_per_bank, capacity, free, largest);
+            breakdown.as_ref().map_or_else(by_size, Breakdown::cause)
         }
     };
     Verdict {
@@ -173,6 +199,7 @@ pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<
         capacity,
         overlap: overlap(fault),
         belongs_to: owners(profile, rank, fault),
+        breakdown,
     }
 }
 

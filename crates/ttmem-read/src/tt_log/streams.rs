@@ -10,7 +10,7 @@ mod opening;
 use std::io::Read;
 
 use rustc_hash::FxHashMap;
-use ttmem_model::{ByteRange, Error, Result, Sink, StepMarks};
+use ttmem_model::{ByteRange, Error, Result, Sink, StepMarks, Warning};
 use xxhash_rust::xxh3::Xxh3;
 
 use self::corrupt_lines::Tally;
@@ -21,9 +21,11 @@ use super::module::{Dump, is_end, stage_header};
 use super::processes::{Clock, EndedDump, HeldLine, Opening, is_device_opened};
 use super::rank::{At, Began, RankState};
 use super::tables::Tables;
-use crate::Input;
-use crate::lines::{Line, Lines, MAX_LINE, is_corruption};
-use crate::tt_metal::{Document, Exception, Failure, Sightings};
+use crate::cuda_oom::{self, CUDA_OOM};
+use crate::document::Document;
+use crate::lines::{Line, MAX_LINE, each_line};
+use crate::tt_metal::{Exception, Failure, Sightings};
+use crate::{Input, Sniff};
 
 /// The prefix of lines that `ttmem last-run` up to 0.1.0 added to logs.
 const ADDED: &[u8] = b"ttmem | ";
@@ -32,11 +34,12 @@ const COPIED_CONST_EVAL: &[u8] = b"const-eval of an earlier pass";
 
 /// Reads a whole log, as the given format. If the log turns out to have the other one, its profile gets that name.
 pub(super) fn read(input: Input<'_>, format: &'static str, sink: &mut dyn Sink) -> Result<()> {
-    let Input { name, stream, rereadable, allow_interleaved, is_requested, .. } = input;
+    let Input { name, stream, rereadable, allow_interleaved, is_requested, sniff, .. } = input;
     let mut log = Log::new(name, !rereadable, sink);
     log.allow_interleaved = allow_interleaved;
     log.format = format;
     log.has_only_failures = is_requested && format == TT_METAL_LOG;
+    log.of_gpu = (sniff == Sniff::Maybe).then(cuda_oom::Log::default);
     log.read(stream, |_, _| Ok(()))
 }
 
@@ -51,6 +54,8 @@ pub(crate) const TT_METAL_LOG: &str = "tt_metal_log";
 #[allow(clippy::struct_excessive_bools, reason = "independent facts about a log and how to read it")]
 pub(super) struct Log<'s, 'n> {
     file: &'n str,
+    /// Errors of a GPU, in a text that may not be a log of the runtime: it is read once, and the errors are at its end.
+    of_gpu: Option<cuda_oom::Log>,
     /// The format that the profile has so far.
     format: &'static str,
     /// Whether to read nothing but errors.
@@ -162,6 +167,7 @@ impl<'s, 'n> Log<'s, 'n> {
     pub fn new(file: &'n str, keep_texts: bool, sink: &'s mut dyn Sink) -> Self {
         Self {
             file,
+            of_gpu: None,
             format: TT_LOG,
             has_only_failures: false,
             has_lines: false,
@@ -195,25 +201,13 @@ impl<'s, 'n> Log<'s, 'n> {
     ) -> Result<()> {
         let mut prefixes = Prefixes::default();
         let mut end = At { line: 0, offset: 0, next: 0 };
-        let mut lines = Lines::new(stream);
-        loop {
-            match lines.next() {
-                Ok(Some(line)) => {
-                    end = At { line: line.number, offset: line.offset, next: line.next };
-                    self.line(&line, &mut prefixes)?;
-                    follow(self, &line)?;
-                }
-                Ok(None) => break,
-                // A truncated compressed log, usually of a run that crashed.
-                Err(error) if is_corruption(&error) && end.line > 0 => {
-                    let message = format!(
-                        "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
-                    );
-                    self.tables.warn(Some(end.line), message)?;
-                    break;
-                }
-                Err(source) => return Err(Error::Read { path: self.file.into(), source }),
-            }
+        let warning = each_line(stream, self.file, |line| {
+            end = At { line: line.number, offset: line.offset, next: line.next };
+            self.line(line, &mut prefixes)?;
+            follow(self, line)
+        })?;
+        if let Some(Warning { line, message }) = warning {
+            self.tables.warn(line, message)?;
         }
         self.finish(end)
     }
@@ -224,6 +218,9 @@ impl<'s, 'n> Log<'s, 'n> {
         let line = &Line { bytes: line.bytes.trim_ascii_end(), ..*line };
         if self.repeats(line)? {
             return Ok(());
+        }
+        if let Some(of_gpu) = &mut self.of_gpu {
+            of_gpu.line(line.bytes, line.number);
         }
         let replaced = self.tables.replaced;
         self.understand(line, prefixes)?;
@@ -262,6 +259,7 @@ impl<'s, 'n> Log<'s, 'n> {
             }
             Text::Runtime(message) => {
                 self.signs.runtime = true;
+                self.of_gpu = None;
                 if !line.ended && is_torn(message) {
                     self.skipped.count += 1;
                     return self.warn_of_torn_line(at);
@@ -684,7 +682,7 @@ impl<'s, 'n> Log<'s, 'n> {
             .map(|rank| rank.state.keep_printed_faults(is_document))
             .fold(false, |any, has| any | has);
         if !has_faults {
-            return Err(self.no_memory_data());
+            return self.finish_with_gpu();
         }
         let has_steps = self.ranks.iter().any(|rank| rank.state.has_steps());
         for (index, rank) in self.ranks.iter_mut().enumerate().filter(|(_, rank)| !rank.ended) {
@@ -702,6 +700,18 @@ impl<'s, 'n> Log<'s, 'n> {
             self.tables.warn(None, message)?;
         }
         self.set_format(if has_steps { TT_LOG } else { TT_METAL_LOG })?;
+        self.tables.end()
+    }
+
+    /// The end of a log without a line of the runtime: it may have an error of a GPU.
+    fn finish_with_gpu(&mut self) -> Result<()> {
+        let of_gpu = self.of_gpu.take().filter(|_| !self.signs.failures && !self.signs.modules);
+        let Some(of_gpu) = of_gpu else { return Err(self.no_memory_data()) };
+        if !of_gpu.has_failure() {
+            return Err(of_gpu.no_memory_data(self.file).unwrap_or_else(|| self.no_memory_data()));
+        }
+        self.set_format(CUDA_OOM)?;
+        of_gpu.emit(&mut self.tables)?;
         self.tables.end()
     }
 

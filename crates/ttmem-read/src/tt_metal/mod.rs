@@ -1,23 +1,18 @@
 //! Reads memory errors of tt-metal, wherever a program prints them: logs of ttnn programs, pytest, vLLM and
 //! tt-inference-server.
 //!
-//! `failure` parses the text of an error, `refusal` the checks of operations, `backtrace` the frames of an exception and
-//! `python` the traceback. `sightings` finds errors in the lines of a stream, and `document` recognizes texts that only
-//! quote them. The lines of a log are read by `tt_log::streams`: only at the end of a log is it known whether it also has
+//! `failure` parses the text of an error, `refusal` the checks of operations, and `backtrace` the frames of an exception.
+//! `sightings` finds errors in the lines of a stream. The lines of a log are read by `tt_log::streams`: only at the end of a log is it known whether it also has
 //! the lines of tt-mlir's runtime.
 
 mod backtrace;
-mod document;
 mod failure;
 mod numbers;
-mod python;
-mod recent;
 mod refusal;
 mod sightings;
 
-pub(crate) use document::Document;
 pub(crate) use failure::Failure;
-pub(crate) use sightings::{Exception, Sightings};
+pub(crate) use sightings::{Exception, Sightings, is_of_the_end};
 
 use super::tt_log::{TT_METAL_LOG, looks_like_text, read_failures};
 use super::{Input, Reader, Sniff};

@@ -6,10 +6,10 @@
 
 use memchr::memmem;
 
-use super::document::Document;
 use super::failure::{Failure, HEADS, is_hinted};
-use super::python::{Location, after_error, location};
-use super::recent::Recent;
+use crate::document::Document;
+use crate::recent::Recent;
+use crate::traceback::{self, Location, after_error, location};
 use crate::wrapping::{split_tag, strip_colors, without_prefix_like, without_prefixes};
 
 /// The state of one stream.
@@ -298,7 +298,7 @@ fn is_quoted(line: &[u8]) -> bool {
 
 /// Whether a line after an error belongs to the end of a program: its traceback, the shutdown of the device, what a
 /// test runner or a shell prints.
-fn is_of_the_end(line: &[u8]) -> bool {
+pub(crate) fn is_of_the_end(line: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 13] = [
         b"Traceback ",
         b"File \"",
@@ -344,7 +344,7 @@ fn is_of_the_end(line: &[u8]) -> bool {
     let head = text[..text.len().min(256)].to_ascii_lowercase();
     is_of_tt_metal(text)
         || WORDS.iter().any(|word| memmem::find(&head, word).is_some())
-        || super::python::pytest_frame(text).is_some()
+        || traceback::pytest_frame(text).is_some()
 }
 
 /// Whether tt-metal's logger printed a line: `2026-01-01 12:00:00.123 | info     |          Device | …`.

@@ -7,13 +7,15 @@
 mod block;
 mod line;
 
+use std::io::Read;
+
 use memchr::memmem;
 use rustc_hash::FxHashMap;
-use ttmem_model::{Error, RankId, Result, SessionId, Sink};
+use ttmem_model::{Error, RankId, Result, SessionId, Sink, Warning};
 
 use self::block::{Block, Header};
 use self::line::{Said, parse};
-use super::lines::{Line, Lines, is_corruption};
+use super::lines::{Line, each_line};
 use super::tt_log::tables::Tables;
 use super::wrapping::{split_tag, strip_colors};
 use super::{Input, Reader, Sniff};
@@ -50,7 +52,7 @@ impl Reader for TtTrain {
             plain: Vec::new(),
             skipped: Vec::new(),
         };
-        log.read(Lines::new(input.stream))
+        log.read(input.stream)
     }
 }
 
@@ -87,30 +89,15 @@ struct Stream {
 }
 
 impl Log<'_, '_> {
-    fn read(&mut self, mut lines: Lines) -> Result<()> {
-        let mut last = 0;
-        loop {
-            match lines.next() {
-                Ok(Some(line)) => {
-                    last = line.number;
-                    self.line(line)?;
-                }
-                Ok(None) => break,
-                // A truncated compressed log, usually of a run that crashed.
-                Err(error) if is_corruption(&error) && last > 0 => {
-                    let message = format!(
-                        "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
-                    );
-                    self.tables.warn(Some(last), message)?;
-                    break;
-                }
-                Err(source) => return Err(Error::Read { path: self.file.into(), source }),
-            }
+    fn read(&mut self, stream: impl Read + Send + 'static) -> Result<()> {
+        let warning = each_line(stream, self.file, |line| self.line(line))?;
+        if let Some(Warning { line, message }) = warning {
+            self.tables.warn(line, message)?;
         }
         self.finish()
     }
 
-    fn line(&mut self, line: Line<'_>) -> Result<()> {
+    fn line(&mut self, line: &Line<'_>) -> Result<()> {
         let (tag, text) = split_tag(line.bytes);
         let tag = tag.map(|tag| (tag.label(), tag.stream.to_vec()));
         strip_colors(text, &mut self.plain);

@@ -36,6 +36,7 @@ pub(super) fn sections(
     });
     let rest = [
         out_of_memory(rank),
+        super::ledger::section(rank),
         super::ways_out::clash(rank),
         super::ways_out::section(rank),
         ended_by(rank),
@@ -430,7 +431,8 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
     // The ways out are better than general advice.
     let advice = oom.statement.advice.as_deref().filter(|_| oom.ways_out.is_empty()).unwrap_or_default();
     let is_known = oom.requested_per_bank.or(oom.requested_total).or(oom.free_per_bank).is_some();
-    if !is_known {
+    // The parts of the device's memory have their own section.
+    if !is_known || oom.ledger.is_some() {
         return Some(with_advice(section, advice));
     }
     let pool = oom.pool.as_deref().and_then(|pool| rank.pools.get(pool));

@@ -11,6 +11,7 @@ mod cell;
 mod document;
 mod further;
 mod l1;
+mod ledger;
 mod promised;
 mod torch;
 mod ways_out;
@@ -72,7 +73,9 @@ fn by_weight(ranks: &[RankSummary]) -> Vec<&RankSummary> {
     let leading = ranks.first().map(|rank| rank.process);
     let mut ranks: Vec<&RankSummary> = ranks.iter().collect();
     ranks.sort_by_key(|rank| {
-        let label = rank.rank.as_deref().map(RankOrder::of);
+        // Ranks with a ledger are in the order of their failures.
+        let has_ledger = rank.oom.as_ref().is_some_and(|oom| oom.ledger.is_some());
+        let label = rank.rank.as_deref().filter(|_| !has_ledger).map(RankOrder::of);
         (Some(rank.process) != leading, rank.oom.is_none(), Reverse(peak_of(rank, "DRAM")), label)
     });
     ranks

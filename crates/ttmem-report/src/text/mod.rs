@@ -2,6 +2,7 @@
 
 pub(crate) mod allocations;
 mod facts;
+mod ledger;
 mod moments;
 mod overview;
 mod parts;
@@ -215,7 +216,7 @@ impl Page<'_> {
             out.sentence(next, Style::Plain);
         }
         let errors = self.rank.faults.len() as u64;
-        if self.format == ERRORS_ONLY && errors > 1 {
+        if [ERRORS_ONLY, GPU_ERRORS].contains(&self.format) && errors > 1 {
             let errors = count(errors);
             out.sentence(
                 &format!("The log has {errors} errors; this is the last one (--json has all)."),
@@ -278,6 +279,9 @@ fn explained(oom: &Oom, is_brief: bool, out: &mut Text) -> bool {
         }
         out.blank();
     }
+    if let Some(ledger) = &oom.ledger {
+        ledger::ledger(ledger, out);
+    }
     out.sentence(oom.no_way_out.as_deref().unwrap_or_default(), Style::Plain);
     if oom.ways_out.is_empty() {
         return false;
@@ -296,11 +300,15 @@ fn explained(oom: &Oom, is_brief: bool, out: &mut Text) -> bool {
 /// The format of logs whose only memory data are errors.
 const ERRORS_ONLY: &str = "tt_metal_log";
 
+/// The format of logs with an out-of-memory error of a GPU.
+const GPU_ERRORS: &str = "cuda_oom";
+
 /// What people call a format.
 fn kind(format: &str) -> &str {
     match format {
         "tt_log" => "Tenstorrent runtime log",
         ERRORS_ONLY => "log with a tt-metal error",
+        GPU_ERRORS => "log with an out-of-memory error",
         "tt_json" => "JSON files of a report",
         "tt_train" => "training log",
         "ttmem" => "ttmem profile",

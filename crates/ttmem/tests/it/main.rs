@@ -24,6 +24,7 @@ mod markdown;
 mod model_evidence;
 mod numbers_agree;
 mod phases;
+mod read_cuda_oom;
 mod read_memory_profile;
 mod read_torch_snapshot;
 mod read_tt_json;

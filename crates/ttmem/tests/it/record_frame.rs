@@ -220,7 +220,7 @@ fn the_strategies_make_every_variant() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (events, mut seen) = (event(9), [false; VARIANTS]);
     seen[variant(&Event::End)] = true;
-    for _ in 0..20_000 {
+    for _ in 0..100_000 {
         if seen == [true; VARIANTS] {
             break;
         }
@@ -369,7 +369,7 @@ fn the_bytes_of_version_1_0() {
 }
 
 /// What version 1.1 adds.
-const ADDED_IN_1_1: [&str; 12] = [
+const ADDED_IN_1_1: [&str; 16] = [
     "5c0d0180c05be0ba06808001010808",
     "5d08010180c055070103",
     "5f0e0100010200000103000000000001",
@@ -380,8 +380,12 @@ const ADDED_IN_1_1: [&str; 12] = [
     "5e0b010001802001e0ba060300",
     "5e0b010002802001e0ba060300",
     "2c0501010b0109",
-    "6418010101808080400104040404040404040404040404040404",
-    "652001018080808080e01f8080800a8080c002808080038080800701070101000001",
+    "6718010101808080400104040404040404040404040404040404",
+    "682001018080808080e01f8080800a8080c002808080038080800701070101000001",
+    "6314010001020001ac02070000000000000001ac0207",
+    "640701009221ac0207",
+    "650801000300ac020709",
+    "660401000203",
 ];
 
 const VERSION_1_0: [&str; 104] = [

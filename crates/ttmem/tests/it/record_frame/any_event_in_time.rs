@@ -192,6 +192,7 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         (0..ids).prop_map(RankEvent::FaultEnded),
         number().prop_map(RankEvent::CallsSince),
         on_cores(ids),
+        in_ledger(ids),
         (id(ids, TensorId::new), of(id(ids, OpId::new)), of(id(ids, ScopeId::new)))
             .prop_map(|(tensor, op, scope)| RankEvent::Restored(tensor, Restored { op, scope })),
         (id(ids, TensorId::new), any::<bool>())
@@ -243,4 +244,24 @@ fn on_cores(ids: u32) -> impl Strategy<Value = RankEvent> {
     let layout = (id(ids, PoolId::new), number(), number())
         .prop_map(|(pool, start, alignment)| RankEvent::BankLayout(pool, BankLayout { start, alignment }));
     prop_oneof![placement, buffer, memory, detail, peaks, usage, layout]
+}
+
+fn in_ledger(ids: u32) -> impl Strategy<Value = RankEvent> {
+    let amount = || (number(), number()).prop_map(|(bytes, quantum)| Amount { bytes, quantum });
+    let ledger =
+        (0..ids, of(string(ids)), of(amount()), of(amount())).prop_map(|(fault, text, one, other)| {
+            let ledger =
+                Ledger { source: text, platform: text, requested: one, free: other, ..Ledger::default() };
+            RankEvent::Ledger(fault, ledger)
+        });
+    let process = (0..ids, number(), amount())
+        .prop_map(|(fault, pid, amount)| RankEvent::ProcessUse(fault, ProcessUse { pid, amount }));
+    let part = (0..ids, string(ids), of(string(ids)), amount(), number()).prop_map(
+        |(fault, name, label, amount, line)| {
+            RankEvent::ReportedPart(fault, ReportedPart { name, label, amount, line })
+        },
+    );
+    let setting = (0..ids, string(ids), string(ids))
+        .prop_map(|(fault, name, value)| RankEvent::MemorySetting(fault, MemorySetting { name, value }));
+    prop_oneof![ledger, process, part, setting]
 }

@@ -83,12 +83,16 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::TtnnPeaks(_) => 66,
             RankEvent::Used(_) => 67,
             RankEvent::BankLayout(..) => 68,
-            RankEvent::AllocatorRules(..) => 69,
-            RankEvent::Reserved(_) => 70,
+            RankEvent::Ledger(..) => 69,
+            RankEvent::ProcessUse(..) => 70,
+            RankEvent::ReportedPart(..) => 71,
+            RankEvent::MemorySetting(..) => 72,
+            RankEvent::AllocatorRules(..) => 73,
+            RankEvent::Reserved(_) => 74,
         },
     }
 }
-pub const VARIANTS: usize = 71;
+pub const VARIANTS: usize = 75;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -428,5 +432,14 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
         is_small: false,
         is_expandable: true,
     }));
+    let amount = Amount { bytes: 300, quantum: 7 };
+    let ledger =
+        Ledger { source: Some(s(1)), requested: Some(amount), other: Some(amount), ..Ledger::default() };
+    said.extend([
+        RankEvent::Ledger(0, ledger),
+        RankEvent::ProcessUse(0, ProcessUse { pid: 4242, amount }),
+        RankEvent::ReportedPart(0, ReportedPart { name: s(2), label: None, amount, line: 9 }),
+        RankEvent::MemorySetting(0, MemorySetting { name: s(1), value: s(2) }),
+    ]);
     said
 }

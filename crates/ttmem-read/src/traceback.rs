@@ -6,7 +6,7 @@ use crate::python_stack::{frame, is_library, leading_number};
 
 /// The location of an error, and the operation that its line calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Location {
+pub(crate) struct Location {
     /// `model.py:12`.
     pub loc: Option<String>,
     /// The only operation that the line calls, such as `ttnn.softmax`.
@@ -16,7 +16,7 @@ pub(super) struct Location {
 /// The location of an error whose text follows these lines.
 ///
 /// It is the innermost frame outside libraries, in the last traceback. Without one, pytest's lines are used.
-pub(super) fn location(lines: &[&[u8]], is_pytest: bool) -> Location {
+pub(crate) fn location(lines: &[&[u8]], is_pytest: bool) -> Location {
     if is_pytest { of_pytest(lines) } else { of_traceback(lines) }
 }
 
@@ -35,6 +35,18 @@ fn of_traceback(lines: &[&[u8]]) -> Location {
         }
     }
     found
+}
+
+/// The innermost frame of an installed package other than PyTorch, in the last traceback: the line of a server or a
+/// framework, if the user's program is not in the traceback.
+pub(crate) fn package_location(lines: &[&[u8]]) -> Option<String> {
+    let is_start = |line: &&[u8]| memmem::find(line, b"Traceback (most recent call").is_some();
+    let start = lines.iter().rposition(is_start)?;
+    let frames = lines[start..].iter().filter_map(|line| std::str::from_utf8(line).ok().and_then(frame));
+    let is_of_package = |(path, _): &(&str, &str)| {
+        path.contains("-packages/") && !path.contains("/torch/") && !path.contains("/_pytest/")
+    };
+    frames.rev().find(is_of_package).map(|(path, number)| format!("{path}:{number}"))
 }
 
 /// Long form: the source lines of a frame, its failing line with `>`, then `model.py:12: `. Short form:
@@ -69,7 +81,7 @@ fn marked(line: &[u8]) -> Option<&[u8]> {
 
 /// A line of pytest that names a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PytestFrame<'a> {
+pub(crate) struct PytestFrame<'a> {
     pub path: &'a str,
     pub number: &'a str,
     /// The source line follows.
@@ -77,7 +89,7 @@ pub(super) struct PytestFrame<'a> {
 }
 
 /// `model.py:12: `, `model.py:12: in forward` or `model.py:12: RuntimeError`.
-pub(super) fn pytest_frame(line: &[u8]) -> Option<PytestFrame<'_>> {
+pub(crate) fn pytest_frame(line: &[u8]) -> Option<PytestFrame<'_>> {
     let suffix = memmem::find(line, b".py:")?;
     let text = std::str::from_utf8(line).ok()?;
     let path = text[..suffix + 3].split_ascii_whitespace().next_back()?;
@@ -91,7 +103,7 @@ pub(super) fn pytest_frame(line: &[u8]) -> Option<PytestFrame<'_>> {
 }
 
 /// The location that pytest prints after an error, if it is in the user's program, and its source line.
-pub(super) fn after_error(line: &[u8], before: &[&[u8]]) -> Option<Location> {
+pub(crate) fn after_error(line: &[u8], before: &[&[u8]]) -> Option<Location> {
     let frame = pytest_frame(line).filter(|frame| !frame.is_short && !is_library(frame.path))?;
     Some(at_line(frame.path, frame.number, before.iter().rev().find_map(|line| marked(line))))
 }

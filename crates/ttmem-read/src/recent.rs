@@ -7,7 +7,7 @@ const MAX_LINE: usize = 512;
 
 /// The last lines, in a bounded amount of memory.
 #[derive(Debug, Default)]
-pub(super) struct Recent {
+pub(crate) struct Recent {
     before: Vec<u8>,
     last: Vec<u8>,
 }

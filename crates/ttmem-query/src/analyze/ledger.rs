@@ -1,0 +1,247 @@
+//! The parts of a device's memory when an allocation failed, and the part that is the cause.
+
+use ttmem_model::{Amount, FaultLedger, Ledger};
+
+use super::oom::Cause;
+
+/// The parts of a device's memory. They do not overlap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breakdown {
+    /// The numbers of the error.
+    pub ledger: Ledger,
+    /// The parts, in the order of their display. Unknown parts are left out.
+    pub parts: Vec<Part>,
+    /// Whether the parts are the whole device, within the rounding. `None` if the error does not state all of them.
+    pub adds_up: Option<bool>,
+    /// The process in the list that must be this process, because no other one can hold its tensors.
+    pub own_pid: Option<u64>,
+}
+
+/// A part of a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What holds the memory.
+    pub kind: PartKind,
+    /// Its size.
+    pub amount: Amount,
+}
+
+/// What holds a part of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartKind {
+    /// Tensors.
+    Allocated,
+    /// Private pools, such as those of CUDA graphs.
+    PrivatePools,
+    /// The allocator, without using it.
+    Unallocated,
+    /// This process, outside its allocator.
+    NonPytorch,
+    /// Anything outside the allocator of this process, including other processes.
+    Outside,
+    /// Another process.
+    Process(u64),
+    /// Something that the error does not name.
+    Unattributed,
+    /// Nothing.
+    Free,
+}
+
+impl PartKind {
+    /// The name in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allocated => "allocated",
+            Self::PrivatePools => "private_pools",
+            Self::Unallocated => "unallocated",
+            Self::NonPytorch => "non_pytorch",
+            Self::Outside => "outside",
+            Self::Process(_) => "process",
+            Self::Unattributed => "unattributed",
+            Self::Free => "free",
+        }
+    }
+}
+
+/// A part is large if it is at least one in this many bytes of the device. A CUDA context alone is smaller.
+const LARGE: u64 = 10;
+
+impl Breakdown {
+    /// The parts of the device's memory at an error.
+    pub fn of(fault: &FaultLedger) -> Self {
+        let ledger = fault.ledger;
+        let own = Own::of(fault);
+        let mut parts = Vec::new();
+        let mut add = |kind, amount: Option<Amount>| {
+            parts.extend(amount.map(|amount| Part { kind, amount }));
+        };
+        let tensors = match (ledger.allocated, ledger.private_pools) {
+            // The allocated memory of a message includes private pools.
+            (Some(allocated), Some(private)) => allocated.minus(private),
+            (allocated, _) => allocated,
+        };
+        add(PartKind::Allocated, tensors);
+        add(PartKind::PrivatePools, ledger.private_pools);
+        add(PartKind::Unallocated, ledger.unallocated);
+        let non_pytorch = own.process.and_then(|process| process.minus(reserved(&ledger)?));
+        let non_pytorch = ledger.other.or(non_pytorch);
+        add(PartKind::NonPytorch, non_pytorch);
+        for process in fault.processes.iter().filter(|process| own.is_other(process.pid)) {
+            add(PartKind::Process(process.pid), Some(process.amount));
+        }
+        let known = parts.iter().fold(Amount::exact(0), |sum, part| sum.plus(part.amount));
+        let used = ledger.capacity.zip(ledger.free).and_then(|(capacity, free)| capacity.minus(free));
+        let rest = used.map(|used| used.minus(known));
+        // Without all numbers of the allocator, the rest contains some of its memory.
+        let is_outside = non_pytorch.is_none() && reserved(&ledger).is_some();
+        let kind = if is_outside { PartKind::Outside } else { PartKind::Unattributed };
+        let rest_part = rest.flatten().filter(|rest| rest.bytes > rest.quantum);
+        parts.extend(rest_part.map(|amount| Part { kind, amount }));
+        parts.extend(ledger.free.map(|amount| Part { kind: PartKind::Free, amount }));
+        let adds_up = rest.filter(|_| reserved(&ledger).is_some()).map(|rest| rest.is_some());
+        Self { ledger, parts, adds_up, own_pid: own.pid }
+    }
+
+    /// The size of a part.
+    pub fn part(&self, kind: PartKind) -> Option<Amount> {
+        self.parts.iter().find(|part| part.kind == kind).map(|part| part.amount)
+    }
+
+    /// The memory of other processes.
+    pub fn other_processes(&self) -> Option<Amount> {
+        let others = self.parts.iter().filter(|part| matches!(part.kind, PartKind::Process(_)));
+        others.map(|part| part.amount).reduce(Amount::plus)
+    }
+
+    /// The memory that the allocator of the process reserves.
+    pub fn reserved(&self) -> Option<Amount> {
+        reserved(&self.ledger)
+    }
+
+    /// The missing bytes: of the device, or of the limit if the process reached it.
+    pub fn lacks(&self, cause: Cause) -> Option<u64> {
+        let requested = self.ledger.requested?;
+        match cause {
+            Cause::MemoryLimit => {
+                requested.plus(self.limited()?).bytes.checked_sub(self.ledger.allowed?.bytes)
+            }
+            Cause::NeverFits => requested.bytes.checked_sub(self.ledger.capacity?.bytes),
+            Cause::Capacity | Cause::OtherProcess | Cause::PrivatePools | Cause::NonPytorch => {
+                requested.bytes.checked_sub(self.ledger.free?.bytes)
+            }
+            _ => None,
+        }
+    }
+
+    /// The cause of the failure.
+    pub fn cause(&self) -> Cause {
+        let Ledger { requested, capacity, free, unallocated, .. } = self.ledger;
+        let Some(requested) = requested else { return Cause::Unknown };
+        if capacity.is_some_and(|capacity| is_more(requested, capacity)) {
+            return Cause::NeverFits;
+        }
+        let is_fragmented = unallocated.is_some_and(|unused| unused.bytes >= requested.bytes);
+        // PyTorch checks the limit before it asks the device. Without the memory of a device, the limit is all there is.
+        if self.is_limited(requested) && !(is_fragmented && capacity.is_none()) {
+            return Cause::MemoryLimit;
+        }
+        if is_fragmented {
+            return Cause::Fragmentation;
+        }
+        match (free, capacity) {
+            (Some(free), Some(capacity)) if is_more(requested, free) => {
+                self.largest_obstacle(requested, free, capacity)
+            }
+            _ => Cause::Unknown,
+        }
+    }
+
+    /// Whether the request exceeds the limit of the process, which is lower than the memory of the device.
+    fn is_limited(&self, requested: Amount) -> bool {
+        let Some(allowed) = self.ledger.allowed else { return false };
+        let is_lower = self.ledger.capacity.is_none_or(|capacity| is_more(capacity, allowed));
+        let needed = requested.plus(self.limited().unwrap_or(Amount::exact(0)));
+        is_lower && needed.bytes.saturating_add(needed.quantum) > allowed.bytes
+    }
+
+    /// The memory that counts towards the limit of the process. An allocator that owns its limit reserves all of it.
+    pub fn limited(&self) -> Option<Amount> {
+        let ledger = &self.ledger;
+        let own = if ledger.capacity.is_some() { self.reserved() } else { ledger.allocated };
+        Some(own?.plus(ledger.other.unwrap_or(Amount::exact(0))))
+    }
+
+    /// The largest part without which the request would have fit, if it is large.
+    fn largest_obstacle(&self, requested: Amount, free: Amount, capacity: Amount) -> Cause {
+        let outside = self.part(PartKind::NonPytorch).or(self.part(PartKind::Outside));
+        let candidates = [
+            (Cause::OtherProcess, self.other_processes()),
+            (Cause::PrivatePools, self.part(PartKind::PrivatePools)),
+            (Cause::NonPytorch, outside),
+        ];
+        let is_obstacle = |amount: &Amount| {
+            amount.bytes >= capacity.bytes / LARGE
+                && requested.bytes <= free.bytes.saturating_add(amount.bytes)
+        };
+        let found = candidates
+            .into_iter()
+            .filter_map(|(cause, amount)| Some((cause, amount.filter(is_obstacle)?.bytes)))
+            .max_by_key(|(_, bytes)| *bytes);
+        found.map_or(Cause::Capacity, |(cause, _)| cause)
+    }
+}
+
+/// Whether one number is larger than another by more than the rounding.
+fn is_more(one: Amount, other: Amount) -> bool {
+    one.bytes > other.bytes && !one.is_near(other)
+}
+
+/// The memory that the allocator of the process reserves.
+fn reserved(ledger: &Ledger) -> Option<Amount> {
+    Some(ledger.allocated?.plus(ledger.unallocated?))
+}
+
+/// The process that failed.
+struct Own {
+    /// Its memory.
+    process: Option<Amount>,
+    /// Its ID, if the message lists it among others: in a container, it does not know its own ID on the host.
+    pid: Option<u64>,
+    /// Whether any of the listed processes may be this one.
+    is_unclear: bool,
+}
+
+impl Own {
+    fn of(fault: &FaultLedger) -> Self {
+        let ledger = &fault.ledger;
+        let reserved = reserved(ledger);
+        // Some drivers report 0 or an enormous number.
+        let is_plausible = |process: &Amount| {
+            reserved.is_none_or(|reserved| !is_more(reserved, *process))
+                && ledger.capacity.is_none_or(|capacity| !is_more(*process, capacity))
+        };
+        let stated = ledger.process.filter(is_plausible);
+        if stated.is_some() || fault.processes.is_empty() {
+            return Self { process: stated, pid: None, is_unclear: false };
+        }
+        let listed = fault.processes.iter().fold(Amount::exact(0), |sum, process| sum.plus(process.amount));
+        let used = ledger.capacity.zip(ledger.free).and_then(|(capacity, free)| capacity.minus(free));
+        let (Some(used), Some(reserved)) = (used, reserved) else {
+            return Self { process: None, pid: None, is_unclear: true };
+        };
+        // Is there room for this process next to the listed ones?
+        let room = used.minus(listed);
+        if room.is_some_and(|room| room.bytes.saturating_add(room.quantum) >= reserved.bytes) {
+            return Self { process: None, pid: None, is_unclear: false };
+        }
+        let mut able = fault.processes.iter().filter(|process| !is_more(reserved, process.amount));
+        match (able.next(), able.next()) {
+            (Some(one), None) => Self { process: Some(one.amount), pid: Some(one.pid), is_unclear: false },
+            _ => Self { process: None, pid: None, is_unclear: true },
+        }
+    }
+
+    fn is_other(&self, pid: u64) -> bool {
+        !self.is_unclear && self.pid != Some(pid)
+    }
+}

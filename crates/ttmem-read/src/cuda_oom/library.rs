@@ -1,0 +1,174 @@
+//! Out-of-memory errors of CUDA, of its libraries, of NCCL, of XLA (JAX) and of vLLM. Most of them have no numbers.
+
+use memchr::memmem;
+use ttmem_model::Amount;
+
+use super::amount::{Cursor, after, bare_amount};
+use super::found::Found;
+
+/// Errors without numbers: their words, what failed to allocate, and the platform.
+const WITHOUT_NUMBERS: [(&str, &str, &str); 14] = [
+    ("CUBLAS_STATUS_ALLOC_FAILED", "cublas", "cuda"),
+    ("HIPBLAS_STATUS_ALLOC_FAILED", "cublas", "hip"),
+    ("CUBLASLT_STATUS_ALLOC_FAILED", "cublas", "cuda"),
+    ("CUDNN_STATUS_ALLOC_FAILED", "cudnn", "cuda"),
+    ("CUSOLVER_STATUS_ALLOC_FAILED", "cusolver", "cuda"),
+    ("CUSPARSE_STATUS_ALLOC_FAILED", "cusparse", "cuda"),
+    ("CUDA error: out of memory", "cuda", "cuda"),
+    ("CUDA driver error: out of memory", "cuda", "cuda"),
+    ("CUDA runtime error: out of memory", "cuda", "cuda"),
+    ("cuda runtime error (2) : out of memory", "cuda", "cuda"),
+    ("CUDA_ERROR_OUT_OF_MEMORY", "cuda", "cuda"),
+    ("HIP error: out of memory", "cuda", "hip"),
+    ("hipErrorOutOfMemory", "cuda", "hip"),
+    ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "cuda", "xpu"),
+];
+
+/// Finds an error in a line.
+pub(super) fn find(line: &[u8]) -> Option<Found> {
+    nccl(line).or_else(|| xla(line)).or_else(|| vllm(line)).or_else(|| without_numbers(line))
+}
+
+fn without_numbers(line: &[u8]) -> Option<Found> {
+    let of = |(words, source, platform): &(&str, &'static str, &'static str)| {
+        let at = memmem::find(line, words.as_bytes())?;
+        let found = Found::new(source, platform, beginning(line, at));
+        let end = at + words.len();
+        Some(found.with_message(&line[beginning(line, at)..end + call(&line[end..])]))
+    };
+    WITHOUT_NUMBERS.iter().find_map(of)
+}
+
+/// Where the message begins that contains a status: `CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling …`.
+fn beginning(line: &[u8], at: usize) -> usize {
+    const BEFORE: [&[u8]; 5] =
+        [b"CUDA error: ", b"HIP error: ", b"cuDNN error: ", b"cusolver error: ", b"CUDA driver error: "];
+    BEFORE.iter().find(|words| line[..at].ends_with(words)).map_or(at, |words| at - words.len())
+}
+
+/// The length of the call that failed, or of its source file, at the start of a text: `` when calling `cublasCreate(handle)` ``.
+fn call(text: &[u8]) -> usize {
+    const BEFORE: &[u8] = b" when calling `";
+    if text.starts_with(BEFORE) {
+        return memchr::memchr(b'`', &text[BEFORE.len()..]).map_or(0, |length| BEFORE.len() + length + 1);
+    }
+    if text.starts_with(b" at /") { text.len() } else { 0 }
+}
+
+/// `NCCL WARN Cuda failure 2 'out of memory'`, `NCCL WARN Failed to CUDA malloc 4096 bytes`, or the last error that
+/// PyTorch quotes on a separate line.
+fn nccl(line: &[u8]) -> Option<Found> {
+    let warning = memmem::find(line, b"NCCL WARN ");
+    let start = warning.unwrap_or(0);
+    let text = warning.map_or(line, |at| &line[at + b"NCCL WARN ".len()..]);
+    let mut cursor = Cursor::new(text);
+    if cursor.eat("Cuda failure ") {
+        let code = cursor.number();
+        cursor.eat(" ");
+        // 2 is cudaErrorMemoryAllocation.
+        let is_memory = code.is_none_or(|code| code == 2) && cursor.eat("'out of memory'");
+        return is_memory.then(|| Found::new("nccl", "cuda", start).with_message(&line[start..]));
+    }
+    warning?;
+    cursor.eat_any(&["Failed to CUDA malloc ", "Failed to CUDA calloc ", "Failed to CUDA host alloc "])?;
+    cursor.eat("async ");
+    let requested = cursor.number()?;
+    cursor.eat(" bytes").then_some(())?;
+    let mut found = Found::new("nccl", "cuda", start).with_message(&line[start..]);
+    found.numbers.requested = Some(Amount::exact(requested));
+    Some(found)
+}
+
+/// `RESOURCE_EXHAUSTED: Out of memory while trying to allocate 30.55GiB.`, and the warning of XLA's allocator.
+fn xla(line: &[u8]) -> Option<Found> {
+    const STATUS: &[u8] = b"RESOURCE_EXHAUSTED: Out of memory";
+    if let Some(start) = memmem::find(line, STATUS) {
+        let mut cursor = Cursor::new(&line[start..]);
+        let mut found = Found::new("xla", "cuda", start);
+        cursor.eat("RESOURCE_EXHAUSTED: Out of memory");
+        cursor.eat_any(&[" while trying to allocate ", " allocating ", " trying to allocate "]);
+        // A unit at the end of the text is whole, a number is not.
+        found.numbers.requested = cursor.size();
+        found.is_complete = found.numbers.requested.is_some();
+        return Some(found.ending(&cursor, line));
+    }
+    None
+}
+
+/// What XLA's allocator reports about itself, one line each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AllocatorStats {
+    limit: Option<u64>,
+    in_use: Option<u64>,
+    largest_free: Option<u64>,
+    /// The request after rounding, and the index of the device.
+    pub requested: Option<u64>,
+    pub device: Option<u32>,
+}
+
+impl AllocatorStats {
+    /// Takes a line. The list begins with `Stats:`.
+    pub fn line(&mut self, line: &[u8]) {
+        if let Some(text) = after(line, "Allocator (GPU_") {
+            let mut cursor = Cursor::new(text);
+            let device = cursor.number().and_then(|device| u32::try_from(device).ok());
+            let rounded = after(text, "(rounded to ").and_then(|text| {
+                let mut cursor = Cursor::new(text);
+                cursor.number().filter(|_| cursor.eat(")"))
+            });
+            *self = Self { device, requested: rounded, ..Self::default() };
+            return;
+        }
+        let text = line.trim_ascii();
+        let set = |name: &[u8], value: &mut Option<u64>| {
+            let Some(rest) = text.strip_prefix(name) else { return };
+            let digits = rest.trim_ascii();
+            *value = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).or(*value);
+        };
+        set(b"Limit:", &mut self.limit);
+        set(b"InUse:", &mut self.in_use);
+        set(b"LargestFreeBlock:", &mut self.largest_free);
+    }
+
+    /// Adds the numbers to an error of XLA. A limit without the use of it belongs to something else.
+    pub fn complete(&self, found: &mut Found) {
+        let (Some(limit), Some(in_use)) = (self.limit.filter(|limit| *limit > 0), self.in_use) else {
+            return;
+        };
+        found.numbers.allowed = Some(Amount::exact(limit));
+        found.numbers.allocated = Some(Amount::exact(in_use));
+        found.numbers.unallocated = limit.checked_sub(in_use).map(Amount::exact);
+        found.numbers.largest_free = self.largest_free.map(Amount::exact);
+        found.device = found.device.or(self.device);
+        let exact = self.requested.map(Amount::exact);
+        let is_near = |exact: &Amount| found.numbers.requested.is_some_and(|known| known.is_near(*exact));
+        found.numbers.requested = exact.filter(is_near).or(found.numbers.requested);
+    }
+}
+
+/// `Free memory on device cuda:0 (7.34/15.49 GiB) on startup is less than desired GPU memory utilization (0.8, 12.39 GiB)`.
+fn vllm(line: &[u8]) -> Option<Found> {
+    /// Python's `round(…, 2)`.
+    const DIGITS: u32 = 2;
+    let start = memmem::find(line, b"Free memory on device ")?;
+    let text = &line[start..];
+    let device = after(&text[..text.len().min(60)], "cuda:").and_then(|text| {
+        let mut cursor = Cursor::new(text);
+        u32::try_from(cursor.number()?).ok()
+    });
+    let open = memchr::memchr(b'(', text)? + 1;
+    let (free, length) = bare_amount(&text[open..], DIGITS, 30)?;
+    let rest = text[open + length..].strip_prefix(b"/")?;
+    let (capacity, length) = bare_amount(rest, DIGITS, 30)?;
+    let rest = rest[length..].strip_prefix(b" GiB) ")?;
+    let rest = after(rest, "is less than desired GPU memory utilization (")?;
+    let comma = memmem::find(rest, b", ")?;
+    let (requested, length) = bare_amount(&rest[comma + 2..], DIGITS, 30)?;
+    rest[comma + 2 + length..].starts_with(b" GiB)").then_some(())?;
+    let end = line.len() - rest.len() + comma + 2 + length + b" GiB)".len();
+    let mut found = Found::new("vllm", "cuda", start).with_message(&line[start..end]);
+    found.device = device;
+    (found.numbers.free, found.numbers.capacity, found.numbers.requested) =
+        (Some(free), Some(capacity), Some(requested));
+    Some(found)
+}
