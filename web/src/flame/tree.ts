@@ -2,7 +2,7 @@
 
 import type { StackRows } from "../data/stacks";
 
-/** The nodes besides the rows of stacks: all allocations, and those whose stack was not recorded. */
+/** The nodes other than the rows of stacks: all allocations, and those whose stack was not recorded. */
 export const ROOT = -1;
 export const UNKNOWN_STACK = -2;
 
