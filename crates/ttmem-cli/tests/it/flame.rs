@@ -54,20 +54,20 @@ fn a_flame_graph_comes_with_the_summary() {
 #[test]
 fn folded_stacks_add_up_to_the_summary() {
     let folder = folder();
-    let folded = |args: &[&str]| {
+    let write = |args: &[&str]| {
         let all = [&["run.ttmem", "--json", "--flamegraph", "out.folded"], args].concat();
         let (code, out, said) = ttmem(folder.path(), &all);
         assert_eq!(code, 0, "{said}");
         let text = fs::read_to_string(folder.path().join("out.folded")).unwrap();
         (serde_json::from_str::<Value>(&out).unwrap(), text)
     };
-    let (summary, peak) = folded(&[]);
+    let (summary, peak) = write(&[]);
     assert_eq!(Some(total(&peak)), summary["ranks"][0]["peak"]["explained_per_bank"].as_u64());
     assert!(peak.lines().any(|line| line.starts_with("unknown stack ")), "{peak:.500}");
-    let (summary, at) = folded(&["--at", "1,000"]);
+    let (summary, at) = write(&["--at", "1,000"]);
     let pool = &summary["ranks"][0]["at"]["pools"]["cuda:0"];
     assert_eq!(Some(total(&at)), pool["explained_per_bank"].as_u64());
-    let (_, allocated) = folded(&["--flamegraph-of", "allocated"]);
+    let (_, allocated) = write(&["--flamegraph-of", "allocated"]);
     assert!(total(&allocated) > total(&peak));
 }
 
