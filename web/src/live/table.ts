@@ -14,9 +14,13 @@ import { longestOf } from "../text-width";
 import { tensorColumns } from "./columns";
 import { TensorGroups } from "./groups";
 import { RankTensors } from "./rank-tensors";
+import { sampleOf } from "./sample";
 
 /** The columns that only apply to compiled programs. */
 const OF_COMPILED = ["padded_bytes", "padding_bytes", "run"];
+
+/** The texts of this many tensors decide the widths of columns; those of a million would take a second. */
+const MAX_MEASURED = 50_000;
 
 export class LiveTable {
   readonly element: HTMLElement;
@@ -90,8 +94,9 @@ export class LiveTable {
     });
   }
 
-  private columns(rank: Rank, pool: Pool, groups: TensorGroups, tensors: Uint32Array): Column[] {
+  private columns(rank: Rank, pool: Pool, groups: TensorGroups, all: Uint32Array): Column[] {
     const { runs, types } = rank;
+    const tensors = sampleOf(all, MAX_MEASURED);
     const distinct = (of: (tensor: number) => string | null) =>
       [...new Set(Array.from(tensors, of))].filter((text) => text !== null);
     const { titles, steps, freed } = groups.texts(tensors);

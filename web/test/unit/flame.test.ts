@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Stacks } from "../../src/data/stacks";
 import { shortStack } from "../../src/flame/stack-lines";
 import { boxesOf, FlameTree, ROOT, UNKNOWN_STACK } from "../../src/flame/tree";
+import { sampleOf } from "../../src/live/sample";
 
 /**
  * main calls forward and loss; forward calls linear. Row numbers: main 0, forward 1, linear 2, loss 3, and another
@@ -107,4 +108,11 @@ describe("a stack in a tooltip", () => {
       others: 2,
     });
   });
+});
+
+test("a sample of rows has the last one", () => {
+  const rows = Uint32Array.from({ length: 100 }, (_, row) => row * 2);
+  expect(sampleOf(rows, 100)).toBe(rows);
+  expect([...sampleOf(rows, 10)]).toEqual([18, 38, 58, 78, 98, 118, 138, 158, 178, 198]);
+  expect(sampleOf(new Uint32Array(), 10)).toHaveLength(0);
 });
