@@ -2,12 +2,14 @@
 # Measures the page of a report: its size, how long writing it takes beyond `ttmem summary`, how long it takes to open,
 # and whether it stays smooth under the mouse. Prints tables in Markdown; docs/performance.md holds the last ones.
 # Needs hyperfine, node with the packages of web/ and Chromium. `PAGE=crates/ttmem-report/assets/report.html` puts the data
-# into that page instead of the one in the command; `LARGE=0` leaves the logs of a million operations out.
+# into that page instead of the one in the command; `LARGE=0` leaves the logs of a million operations out,
+# `EVENTS=0` the recording with call stacks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ops=${OPS:-100000}
 large=${LARGE:-1000000}
+events=${EVENTS:-1000000}
 rounds=${ROUNDS:-5}
 dir=${BENCH_DIR:-$(mktemp -d)}
 bin=target/dist
@@ -21,8 +23,8 @@ make_log() { # name scenario ops
   cat "$dir/$1.log" >/dev/null
 }
 
-make_page() { # name
-  "$bin/examples/page" "$dir/$1.log" "$dir/$1.html" 2>"$dir/$1.times"
+make_page() { # name input
+  "$bin/examples/page" "$dir/$2" "$dir/$1.html" 2>"$dir/$1.times"
   [ -z "${PAGE:-}" ] || { node web/with-data.mjs "$dir/$1.html" "$PAGE" >"$dir/new.html" && mv "$dir/new.html" "$dir/$1.html"; }
 }
 
@@ -74,7 +76,11 @@ if [ "$large" -gt 0 ]; then
   writing "(b) with $large operations" large-distinct
 fi
 
-for name in "${names[@]}"; do make_page "$name"; done
+for name in "${names[@]}"; do make_page "$name" "$name.log"; done
+if [ "$events" -gt 0 ]; then
+  [ -s "$dir/stacks.ttmem" ] || "$bin/examples/make_stacks" "$events" "$dir/stacks.ttmem"
+  make_page stacks stacks.ttmem
+fi
 printf '\nReading it, headless Chromium, %s cores (median of %s fresh contexts; ✓ goal reached):\n\n' "$(nproc)" "$rounds"
 printf '| page | size | unpacked | chart drawn | table filled | frames per second | frames over 33 ms |\n'
 printf '|---|---:|---:|---:|---:|---:|---:|\n'
@@ -83,4 +89,8 @@ reading "(b), $ops operations" distinct 8 1500 1000
 if [ "$large" -gt 0 ]; then
   reading "(a) with $large operations" large-repeated - 5000 5000
   reading "(b) with $large operations" large-distinct - 5000 5000
+fi
+# A recording in the shape of a CUDA snapshot: allocations and frees with 3,000 distinct stacks.
+if [ "$events" -gt 0 ]; then
+  reading "(c) $events events with call stacks" stacks 15 5000 5000
 fi

@@ -11,6 +11,7 @@ import { preparePrinting } from "./print";
 import type { Section } from "./section";
 import { consumersSection } from "./sections/consumers";
 import { distributionSection } from "./sections/distribution";
+import { flameSection } from "./sections/flame";
 import { fragmentationSection } from "./sections/fragmentation";
 import { ganttSection, hasGantt } from "./sections/gantt";
 import { irSection } from "./sections/ir";
@@ -61,13 +62,14 @@ function arranged(sections: Section[]): HTMLElement[] {
  * The sections about steps. A section is omitted if the input format can't have its data; if the data is only missing,
  * the section explains why.
  */
-function sectionsOfSteps(store: Store, ranks: RankSummary[]): Section[] {
+function sectionsOfSteps(store: Store, ranks: RankSummary[], hasStacks: boolean): Section[] {
   const compiled = ranks.some(isTenstorrent);
   const only = (applies: boolean, section: (store: Store) => Section) => (applies ? [section(store)] : []);
   return [
     memorySection(store),
     ...only(ranks.some(hasL1), l1Section),
     liveSection(store),
+    ...only(hasStacks, flameSection),
     tensorsSection(store),
     ...only(compiled, paddingSection),
     ...only(compiled || ranks.some(hasPieces), fragmentationSection),
@@ -103,7 +105,7 @@ async function start(app: HTMLElement): Promise<void> {
     ...(hasPhases ? [phasesSection(store)] : []),
     ...(hasGantt(report) ? [ganttSection(store)] : []),
     ...(report.rankCount > 1 && hasSteps ? [ranksSection(store, choose)] : []),
-    ...(hasSteps ? sectionsOfSteps(store, ranks) : []),
+    ...(hasSteps ? sectionsOfSteps(store, ranks, report.hasStacks) : []),
   ];
   const main = h("main", {}, ...arranged(sections));
   fill(app, bar, main);

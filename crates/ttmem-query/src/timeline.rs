@@ -15,7 +15,10 @@
 //! | `weights` | a weight, largest first |
 //! | `l1` | a step: the headroom of L1, the lowest tensor address, the end of the program's buffers; the bits of `flags`: runs a program, with unknown buffers, the headroom may be smaller, the program did not fit |
 //! | `programs` | a buffer of the program that a step runs |
-//! | `pool.0` | observed and reconstructed values of a pool: curves as changes, `effect` per step, `run_peak` per run |
+//! | `frames` | a distinct source line of a call stack; `library` is 1 for lines outside the user's program |
+//! | `stacks` | a line and its caller, an earlier row; `line` is the line to show for a stack that ends here |
+//! | `restored` | a tensor whose step is in another file of the recording, and its stack |
+//! | `pool.0` | observed and reconstructed values of a pool: curves as changes (`reserved` only if reported), `effect` per step, `run_peak` per run |
 //!
 //! Moments are numbered as in the profile: position `i` has the sides `2i` and `2i + 1`.
 
@@ -35,6 +38,7 @@ pub use self::cores::L1Outline;
 use super::about::Extent;
 use super::rows::Shape;
 use super::summary::residue_note;
+use crate::analyze::call_tree::CallTree;
 use crate::analyze::fragmentation::{self, Fragmented};
 use crate::analyze::reshaping::{Freedom, Reshaping};
 use crate::analyze::residue::{self, Who};
@@ -148,6 +152,8 @@ pub struct RankOutline {
     pub pools: Vec<PoolOutline>,
     /// The layout of a core's L1.
     pub l1: Option<L1Outline>,
+    /// Whether there are tables of call stacks.
+    pub has_stacks: bool,
 }
 
 /// Facts about a pool that are not columns.
@@ -162,6 +168,8 @@ pub struct PoolOutline {
     pub quantum: u64,
     /// The moment when its peak was first reached; null if nothing was ever allocated.
     pub peak_moment: Option<usize>,
+    /// Whether the input has the bytes that the allocator reserved.
+    pub has_reserved: bool,
     /// The moments of the worst fragmentation, worst first; empty if the free memory was always contiguous, null if the
     /// input does not contain it.
     pub fragmented: Option<Vec<FragmentedMoment>>,
@@ -200,6 +208,8 @@ struct Tables<'a> {
     rank: &'a Rank,
     ops: Numbering<OpId>,
     types: Numbering<TypeId>,
+    /// The stacks of the operations and of restored tensors.
+    stacks: CallTree,
 }
 
 impl<'a> Timeline<'a> {
@@ -210,9 +220,13 @@ impl<'a> Timeline<'a> {
         for op in &rank.steps.op {
             ops.number(*op);
         }
+        let restored = rank.restored.values().filter_map(|restored| restored.op);
+        let made = ops.list.iter().copied().chain(restored);
+        let stacks = CallTree::new(profile, made.filter_map(|op| profile.stacks.of_op(op)));
+        let types = Numbering::new(profile.types.len(), TypeId::index);
         Self {
             accounts: ids.par_iter().filter_map(|id| Account::new(rank, *id)).collect(),
-            tables: Tables { profile, rank, ops, types: Numbering::new(profile.types.len(), TypeId::index) },
+            tables: Tables { profile, rank, ops, types, stacks },
         }
     }
 
@@ -226,6 +240,7 @@ impl<'a> Timeline<'a> {
             peak_moment: peak::peak(account, Span::whole(rank))
                 .filter(|peak| peak.position().is_some())
                 .map(|peak| peak.at.index()),
+            has_reserved: account.pool.curve(CurveKind::Reserved).is_some(),
             fragmented: fragmentation::worst_moments(account, Span::recorded(rank), MAX_FRAGMENTED)
                 .map(|moments| moments.iter().map(fragmented).collect()),
         };
@@ -235,6 +250,7 @@ impl<'a> Timeline<'a> {
             classes: Class::ALL.iter().map(|class| class.as_str()).collect(),
             pools: self.accounts.iter().map(pool).collect(),
             l1: cores::outline(profile, rank),
+            has_stacks: !self.tables.stacks.nodes.is_empty(),
         }
     }
 
@@ -282,6 +298,7 @@ impl<'a> Tables<'a> {
         self.tensors(texts, emit);
         self.weights(dram, texts, emit);
         cores::columns(self.profile, self.rank, texts, emit);
+        self.stacks(texts, emit);
         // Last, because the other tables determine the types.
         self.types(texts, emit);
     }
@@ -339,6 +356,27 @@ impl<'a> Tables<'a> {
         emit("ops.result_types", Kind::Maybe, Pattern::Scattered, result_types);
         emit("ops.operands", Kind::Number, Pattern::Scattered, operands);
         emit("ops.operand_types", Kind::Maybe, Pattern::Scattered, operand_types);
+    }
+
+    /// The call stacks, if there are any.
+    fn stacks(&self, texts: &mut Texts<'a>, emit: &mut impl FnMut(Column)) {
+        let CallTree { frames, origins, nodes, .. } = &self.stacks;
+        if nodes.is_empty() {
+            return;
+        }
+        let place = |number: u32| number as usize;
+        emit(ascending("frames.function", frames.iter().map(|frame| texts.number(frame.function))));
+        emit(ascending("frames.file", frames.iter().map(|frame| texts.number(frame.file))));
+        emit(numbers("frames.line", frames.iter().map(|frame| frame.line.into())));
+        emit(numbers("frames.library", origins.iter().map(|origin| origin.is_library().into())));
+        emit(ascending("stacks.frame", nodes.iter().map(|node| node.frame.into())));
+        emit(ascending_maybe("stacks.caller", nodes.iter().map(|node| node.caller.map(place))));
+        emit(ascending("stacks.line", nodes.iter().map(|node| node.line.into())));
+        let of_op = |op: OpId| self.stacks.node_of(self.profile.stacks.of_op(op)?).map(place);
+        emit(ascending_maybe("ops.stack", self.ops.list.iter().map(|op| of_op(*op))));
+        let restored = || self.rank.restored.iter();
+        emit(ascending("restored.tensor", restored().map(|(tensor, _)| tensor.index() as u64)));
+        emit(ascending_maybe("restored.stack", restored().map(|(_, row)| of_op(row.op?))));
     }
 
     /// The row of a run in the table `runs`, which starts after the runs outside the cut-out.
@@ -458,6 +496,9 @@ fn pool(profile: &Profile, account: &Account<'_>, notes: &[u64; 3], emit: &mut i
     curve("free", account.pool.curve(CurveKind::Free));
     curve("largest_free", account.pool.curve(CurveKind::LargestFree));
     curve("capacity", account.pool.curve(CurveKind::Capacity));
+    if let reserved @ Some(_) = account.pool.curve(CurveKind::Reserved) {
+        curve("reserved", reserved);
+    }
     let observed = account.pool.observed.iter().map(|at| at.index() as u64);
     emit(ascending(&format!("{table}.observed"), observed));
     let peaks: Vec<Option<peak::Peak>> = run_peaks(account);

@@ -1,5 +1,7 @@
 //! Frames of Python tracebacks.
 
+use ttmem_model::rules::FrameOrigin;
+
 /// The line of the user's program in a stack whose innermost frame comes first, as `file:line`. Frames of Python and of
 /// installed packages are skipped, unless all frames are.
 pub(crate) fn user_line<'a>(stack: impl Iterator<Item = &'a str>) -> Option<String> {
@@ -20,20 +22,9 @@ pub(crate) fn leading_number(text: &str) -> Option<&str> {
     (1..10).contains(&digits).then(|| &text[..digits])
 }
 
-/// Whether a file belongs to Python, ttnn, PyTorch or pytest.
+/// Whether a file belongs to Python or to an installed package.
 pub(crate) fn is_library(path: &str) -> bool {
-    const PARTS: [&str; 9] = [
-        "site-packages/",
-        "dist-packages/",
-        "/lib/python",
-        "/_pytest/",
-        "/pluggy/",
-        "/ttnn/ttnn/",
-        "ttnn/decorators.py",
-        "/torch/",
-        "importlib/",
-    ];
-    path.starts_with('<') || PARTS.iter().any(|part| path.contains(part))
+    FrameOrigin::of(path).is_library()
 }
 
 #[cfg(test)]

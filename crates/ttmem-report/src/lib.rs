@@ -7,6 +7,7 @@
 
 pub mod chart;
 pub mod files;
+mod flame;
 mod line;
 mod markdown;
 mod marker;
@@ -21,6 +22,7 @@ mod units;
 
 use std::io::{self, Write};
 
+pub use flame::{flame_folded, flame_svg};
 pub use line::{headline, live};
 pub use markdown::{MarkdownSize, markdown, title_of};
 pub use marker::{MARKER, has_marker};

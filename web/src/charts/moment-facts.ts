@@ -2,6 +2,7 @@
 
 import type { Pool, Rank } from "../data/report";
 import { h } from "../dom";
+import { stackElements } from "../flame/stack-lines";
 import { change, count, shorten, size } from "../format";
 import type { PhaseSummary } from "../generated/answers";
 
@@ -55,10 +56,12 @@ export function phaseTitle(rank: Rank, step: number): string | null {
   return rank.summary.phases.find(isIn)?.name ?? null;
 }
 
-/** The operation of a step: its name, and its location if known. */
+/** The operation of a step: its name, and its call stack or location if known. */
 export function operationLines(rank: Rank, step: number): HTMLElement[] {
   const location = rank.opLoc(step);
   const lines = [h("div", { class: "mono" }, rank.opName(step))];
+  const stack = stackElements(rank, rank.stackOfStep(step));
+  if (stack.length > 0) return [...lines, ...stack];
   if (location) lines.push(h("div", { class: "where" }, shorten(location, LOCATION_LETTERS)));
   return lines;
 }
@@ -92,6 +95,11 @@ export function poolFacts(rank: Rank, pool: Pool, moment: number): Fact[] {
   ];
   const step = stepNextTo(rank, moment);
   if (step !== null) facts.push([moment % 2 === 1 ? "This step" : "That step", change(pool.effect[step])]);
+  const reserved = pool.reserved?.valueAt(moment) ?? Number.NaN;
+  if (!Number.isNaN(reserved)) {
+    facts.push(["Reserved", size(reserved)]);
+    if (reserved >= held) facts.push(["Unallocated", size(reserved - held), "reserved, not allocated"]);
+  }
   if (!pool.reportsFree) return facts;
   if (isObserved) {
     facts.push(["Free", size(pool.free.valueAt(moment))]);

@@ -16,6 +16,7 @@ import type {
 import { type Block, unpack } from "./block";
 import { L1 } from "./l1";
 import { Lines } from "./lines";
+import { Stacks } from "./stacks";
 import { hasRoom } from "./summary";
 
 /** `dies` of a tensor that is never freed. */
@@ -36,6 +37,8 @@ export class Report {
   readonly name: string;
   readonly generator: string;
   readonly summary: Summary;
+  /** Whether a rank has call stacks. */
+  readonly hasStacks: boolean;
   private readonly loaded = new Map<number, Promise<Rank>>();
   private irLines: Promise<Lines | null> | undefined;
 
@@ -46,6 +49,7 @@ export class Report {
     this.name = head.meta.name;
     this.generator = head.meta.generator;
     this.summary = head.meta.summary;
+    this.hasStacks = head.meta.has_stacks;
     // Pool names come from the input: looking up a pool called `constructor` must not find an inherited property.
     for (const { pools, peaks, fragmentation } of this.summary.ranks) {
       for (const record of [pools, peaks, fragmentation]) Object.setPrototypeOf(record, null);
@@ -121,6 +125,8 @@ export class Pool {
   readonly peakMoment: number | null;
   /** The moments with the most fragmentation, worst first; `null` if the input does not report it. */
   readonly fragmented: FragmentedMoment[] | null;
+  /** Whether the input has the bytes that the allocator reserved. */
+  readonly hasReserved: boolean;
   private readonly curves = new Map<string, Curve>();
   private observedMoments: Uint32Array | undefined;
   private effects: Float64Array | undefined;
@@ -137,6 +143,7 @@ export class Pool {
     this.quantum = meta.quantum;
     this.peakMoment = meta.peak_moment;
     this.fragmented = meta.fragmented;
+    this.hasReserved = meta.has_reserved;
   }
 
   /** The bytes allocated per bank: measured, or reconstructed between measurements. */
@@ -155,6 +162,11 @@ export class Pool {
 
   get capacity(): Curve {
     return this.curve("capacity");
+  }
+
+  /** The bytes that the allocator reserved; `null` if the input does not have them. */
+  get reserved(): Curve | null {
+    return this.hasReserved ? this.curve("reserved") : null;
   }
 
   /** Whether free memory is shown: always for banks, even if unknown; for undivided pools only if reported. */
@@ -281,6 +293,7 @@ export class Rank {
   private runTable: ReturnType<typeof runTable> | undefined;
   private typeTable: ReturnType<typeof typeTable> | undefined;
   private tensorTable: ReturnType<typeof tensorTable> | undefined;
+  private stackTable: Stacks | undefined;
   private aliases: Map<number, string[]> | undefined;
   private poolsWithTensors: Set<number> | undefined;
   private starts: Set<number> | undefined;
@@ -334,6 +347,26 @@ export class Rank {
   get tensors() {
     this.tensorTable ??= tensorTable(this.block);
     return this.tensorTable;
+  }
+
+  /** The call stacks; `null` if the input has none. */
+  get stacks(): Stacks | null {
+    if (!this.block.meta.has_stacks) return null;
+    this.stackTable ??= new Stacks(this.block, this.report.texts);
+    return this.stackTable;
+  }
+
+  /** The call stack of a step's operation; -1 if unknown. */
+  stackOfStep(step: number): number {
+    return this.stacks?.ofOp(this.steps.op[step]) ?? -1;
+  }
+
+  /** The call stack that allocated a tensor; -1 if unknown. */
+  stackOf(tensor: number): number {
+    const { stacks } = this;
+    if (!stacks) return -1;
+    const step = this.tensors.step[tensor];
+    return stacks.ofRestored(tensor) ?? (step < 0 ? -1 : stacks.ofOp(this.steps.op[step]));
   }
 
   /** Whether a top-level program begins at a position. */
@@ -468,6 +501,20 @@ export class Rank {
       byClass,
       perBank: byClass.reduce((sum, bytes) => sum + bytes, 0),
     };
+  }
+
+  /**
+   * The tensors of a pool that were allocated between two positions. Tensors that exist at the first position were
+   * allocated before.
+   */
+  allocatedIn(pool: number, from: number, to: number): Uint32Array {
+    const { born, pool: of } = this.tensors;
+    const [start, end] = [from * 2 + 1, to * 2 + 1];
+    const found: number[] = [];
+    for (let tensor = 0; tensor < born.length; tensor++) {
+      if (born[tensor] > start && born[tensor] <= end && of[tensor] === pool) found.push(tensor);
+    }
+    return Uint32Array.from(found);
   }
 
   /** All tensors that were ever in a pool. */

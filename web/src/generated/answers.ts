@@ -857,6 +857,8 @@ export type PageHead = {
   name: string,
   generator: string,
   summary: Summary,
+  /** Whether a rank has call stacks. */
+  has_stacks: boolean,
 };
 
 /** A phase of a session, such as a forward pass. */
@@ -922,6 +924,8 @@ export type PoolOutline = {
   quantum: number,
   /** The moment when its peak was first reached; null if nothing was ever allocated. */
   peak_moment: number | null,
+  /** Whether the input has the bytes that the allocator reserved. */
+  has_reserved: boolean,
   /**
    * The moments of the worst fragmentation, worst first; empty if the free memory was always contiguous, null if the
    * input does not contain it.
@@ -1054,6 +1058,8 @@ export type RankHead = {
   pools: Array<PoolOutline>,
   /** The layout of a core's L1. */
   l1: L1Outline | null,
+  /** Whether there are tables of call stacks. */
+  has_stacks: boolean,
 };
 
 /** The summary of one rank. */

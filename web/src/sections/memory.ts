@@ -24,8 +24,18 @@ const LINES: Line[] = [
   { label: "allocated", color: "allocated", look: "area", width: 1.5, fill: 0.22 },
   { label: "capacity", color: "capacity", look: "dashed", width: 1.5, dash: [8, 5] },
   { label: "largest free block", color: "largest-free", look: "thin", width: 1 },
+  { label: "reserved", color: "reserved", look: "solid", width: 1.5 },
 ];
 
+/** The area between the memory that the allocator reserved and the part of it that is allocated. */
+const UNALLOCATED = { upper: 3, lower: 0, color: "reserved", share: 0.2 };
+
+const UNALLOCATED_KEY: Key = {
+  label: "reserved but unallocated",
+  color: "reserved",
+  look: "area",
+  title: "Memory that the allocator holds but no tensor uses: cached for later allocations, or fragmented",
+};
 const WEIGHT_KEY: Key = { label: "creates or loads weights", color: "weight-mark", look: "tick" };
 const OUTSIDE_KEY: Key = { label: "change between programs", color: "ink-3", look: "dotted" };
 const OOM_KEY: Key = { label: "out of memory", color: "bad", look: "tick" };
@@ -62,6 +72,7 @@ class MemoryView {
     this.chart = new LineChart(store, {
       height: 340,
       lines: LINES,
+      between: UNALLOCATED,
       keys: this.keys,
       marginTop: RUN_STRIP,
       fitTo: 1,
@@ -90,9 +101,12 @@ class MemoryView {
     if (pool !== this.of || !pool) this.change(state, pool);
     if (!pool || whyEmpty(state.rank, pool)) return;
     this.chart.draw(state, {
-      curves: [pool.held, has(pool.capacity) && pool.capacity, has(pool.largestFree) && pool.largestFree].map(
-        (curve) => curve || null,
-      ),
+      curves: [
+        pool.held,
+        has(pool.capacity) && pool.capacity,
+        has(pool.largestFree) && pool.largestFree,
+        pool.reserved && has(pool.reserved) && pool.reserved,
+      ].map((curve) => curve || null),
       label: chartLabel(state.rank, pool),
       unit: bankWords(pool.extent).axis,
       snapTo: { curve: pool.held, tolerance: pool.quantum },
@@ -112,11 +126,12 @@ class MemoryView {
       return;
     }
     this.keys.length = 0;
+    if (pool.reserved && has(pool.reserved)) this.keys.push(UNALLOCATED_KEY);
     if (weightSteps(rank).length > 0) this.keys.push(WEIGHT_KEY);
     if (rank.summary.outside.some((change) => change.pool === pool.name)) this.keys.push(OUTSIDE_KEY);
     if ((rank.summary.oom?.step ?? null) !== null) this.keys.push(OOM_KEY);
     const isLow = isFlat(pool);
-    this.chart.showLines([true, !isLow, !isLow]);
+    this.chart.showLines([true, !isLow, !isLow, true]);
     fill(
       this.note,
       isLow &&

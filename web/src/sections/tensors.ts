@@ -11,6 +11,7 @@ import type { Spot } from "../charts/time-overlay";
 import { NEVER, type Pool, type Rank } from "../data/report";
 import { className, isTenstorrent } from "../data/summary";
 import { fill, h } from "../dom";
+import { stackElements } from "../flame/stack-lines";
 import { count, counted, percent, shorten, size } from "../format";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
@@ -248,7 +249,11 @@ function tensorLines(rank: Rank, heading: string, tensor: number): HTMLElement[]
     facts.push(["Freed by", `step ${count(dead)}`, dead < rank.end ? rank.opName(dead) : ""]);
   else if (gone !== null) facts.push(["Freed by", "–", `between programs, before step ${count(gone)}`]);
   const name = shorten(rank.tensorNameOrOrigin(tensor) ?? "unnamed tensor", 56);
-  return [h("div", {}, h("strong", {}, name), h("span", { class: "mono" }, kind)), factGrid(facts)];
+  return [
+    h("div", {}, h("strong", {}, name), h("span", { class: "mono" }, kind)),
+    ...stackElements(rank, rank.stackOf(tensor)),
+    factGrid(facts),
+  ];
 }
 
 function countUnknown(rank: Rank, pool: number): number {

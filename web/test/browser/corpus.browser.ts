@@ -85,7 +85,7 @@ test("a PyTorch recording: no banks, tiles or graphs, and a list of what was not
   const [rank] = summary(file).ranks;
   await open(file, { name: "train" });
   expect(await sectionsOf(page)).toEqual([
-    ...["overview", "gantt", "memory", "live", "tensors", "consumers", "distribution", "operations"],
+    ...["overview", "gantt", "memory", "live", "flame", "tensors", "consumers", "distribution", "operations"],
   ]);
   for (const [name, pool] of Object.entries(rank.pools)) {
     const card = page.locator(`#overview [data-pool="${name}"]`);

@@ -219,7 +219,7 @@ test("a narrow window has the most important columns", async ({ page, open }) =>
   }
   // The CSV file has all columns, and a wider window shows them again.
   expect(Object.keys((await csvOf(page, "live"))[0])).toContain("logical_bytes");
-  await page.setViewportSize({ width: 1280, height: 900 });
+  await page.setViewportSize({ width: 1440, height: 900 });
   await frames(page);
   await show(page, "live");
   await expect(page.locator("#live .table-hidden")).toBeHidden();

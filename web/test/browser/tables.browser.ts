@@ -132,7 +132,18 @@ test("a column without a value is hidden, and shown again when it has one", asyn
   await open(recordingOfPyTorch());
   await show(page, "live");
   expect(await heads()).toEqual([
-    ...["Name", "Class", "Shape", "Dtype", "Size", "Allocated by", "At step", "Freed by", "Data size"],
+    ...[
+      "Name",
+      "Class",
+      "Shape",
+      "Dtype",
+      "Size",
+      "Line",
+      "Allocated by",
+      "At step",
+      "Freed by",
+      "Data size",
+    ],
   ]);
   await open(logOf("vae-decoder"));
   await show(page, "live");

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args, ValueEnum};
 use ttmem::model::Profile;
 use ttmem::query::filter::Filter;
-use ttmem::query::{self, Expectations, GroupBy, MemorySize, ProcessFilter, Request, RunFilter};
+use ttmem::query::{self, Expectations, FlameOf, GroupBy, MemorySize, ProcessFilter, Request, RunFilter};
 use ttmem::read::{self, Options};
 use ttmem::{Error, Result, report};
 
@@ -20,6 +20,8 @@ Examples:
   python model.py 2>&1 | ttmem summary -   read from a pipe
   ttmem summary rank*.log --json           print JSON (see docs/json.md)
   ttmem snapshot.pickle --by stack --where 'size > 10MiB and stack ~ attention'
+  ttmem summary run.ttmem --flamegraph peak.svg
+                                           also draw which call stacks hold the memory
   ttmem summary run.ttmem --expect         compare expected and measured sizes
   ttmem summary run.ttmem --expect params=1.24B,dtype=bf16,kv_cache=2.5GiB
 
@@ -28,6 +30,7 @@ Exit codes: 0 success; 2 wrong usage or unreadable input; 4 no memory data.";
 /// `ttmem summary`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group = ArgGroup::new("written").args(["output", "flamegraph"]).multiple(true))]
 pub(crate) struct Summary {
     /// Logs and profiles, optionally compressed (gzip, zstd); `-` is standard input.
     #[arg(required_unless_present = "expect", value_name = "FILE")]
@@ -85,9 +88,47 @@ pub(crate) struct Summary {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    /// Also draw a flame graph of the main pool: FILE.svg, or FILE.folded or FILE.txt for folded stacks. It shows the call
+    /// stacks that hold memory at the peak, or at the step of `--at`.
+    #[arg(long, value_name = "FILE", value_parser = flame_file)]
+    pub flamegraph: Option<FlameFile>,
+
+    /// Select the memory in the flame graph: `live`, or `allocated` for everything that the selected runs allocated.
+    #[arg(long, value_name = "MEMORY", default_value = "live", requires = "flamegraph")]
+    pub flamegraph_of: FlameMemory,
+
     /// Replace a file that ttmem did not write, unless it is a log, recording or profile.
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "written")]
     pub force: bool,
+}
+
+/// The memory in a flame graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FlameMemory {
+    /// Live at the moment.
+    Live,
+    /// Allocated in the selected runs.
+    Allocated,
+}
+
+/// A flame graph to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FlameFile {
+    path: PathBuf,
+    /// Folded stacks instead of a picture.
+    is_folded: bool,
+}
+
+/// Parses the name of a flame graph. The extension decides the format.
+fn flame_file(text: &str) -> Result<FlameFile, String> {
+    let path = PathBuf::from(text);
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let is_folded = match ending.as_deref() {
+        Some("svg") => false,
+        Some("folded" | "txt") => true,
+        _ => return Err("expected a file name that ends with .svg, .folded or .txt".into()),
+    };
+    Ok(FlameFile { path, is_folded })
 }
 
 /// The output format: text, unless one of these is set.
@@ -107,6 +148,8 @@ pub(crate) struct Form {
 pub(crate) fn run(args: &Summary) -> Result<u8> {
     let (files, expect) = inputs(args)?;
     let output = Output::option(args.output.as_deref(), args.force, &files)?;
+    let flame = args.flamegraph.as_ref();
+    let flame = flame.map(|file| Ok((file, Output::at(&file.path, args.force, &files)?))).transpose()?;
     let opened = reading::open_each(&files, |file| {
         let options = Options {
             format: args.format.clone(),
@@ -127,6 +170,20 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     let summary = query::summary(&profiles, &request)?;
     console::warn(&summary.source);
     print(&summary, &name(&files), args.form, args.limits, output.as_ref(), None)?;
+    if let Some((file, output)) = flame {
+        let of = match args.flamegraph_of {
+            FlameMemory::Live => FlameOf::Live,
+            FlameMemory::Allocated => FlameOf::Allocated,
+        };
+        let drawn = query::flame(&profiles, &summary, &request, of)?;
+        if let (Some(rank), true) = (&drawn.rank, drawn.other_ranks > 0) {
+            let all = drawn.other_ranks + 1;
+            console::note(&format!("the flame graph shows rank {rank}; use --rank to select one of {all}"));
+        }
+        let write = if file.is_folded { report::flame_folded } else { report::flame_svg };
+        console::write(Some(&output), |out| write(&drawn, out))?;
+        console::note(&format!("wrote {}", output.path().display()));
+    }
     Ok(opened.exit_code)
 }
 
@@ -255,6 +312,16 @@ mod tests {
             ["", ",149", "0,101", "+5", "-1", "1,07", "1234,567", "1,", "1,,000", "x", "1.5", "4294967296"]
         {
             assert!(step(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_extension_of_a_flame_graph_decides_its_format() {
+        for (name, is_folded) in [("a.svg", false), ("x/A.SVG", false), ("a.folded", true), ("a.txt", true)] {
+            assert_eq!(flame_file(name), Ok(FlameFile { path: name.into(), is_folded }), "{name}");
+        }
+        for wrong in ["", "-", "svg", "a.png", "a.svg.gz"] {
+            assert!(flame_file(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod config;
 mod docs;
+mod flame;
 mod gantt;
 mod interactive;
 mod last_run;

@@ -18,6 +18,7 @@ fn folder() -> TempDir {
         ("tt_log/vae-decoder.log", "in.log"),
         ("tt_train/tinyllama.log", "train.log"),
         ("memory_profile/threads.json", "calls.json"),
+        ("guides/batch256.ttmem", "run.ttmem"),
     ] {
         fs::copy(corpus().join(from), folder.path().join(to)).unwrap();
     }
@@ -25,12 +26,13 @@ fn folder() -> TempDir {
 }
 
 /// Every command that writes a file, with its input and `OUT` for the output.
-const WRITERS: [&[&str]; 9] = [
+const WRITERS: [&[&str]; 10] = [
     &["gantt", "calls.json", "OUT"],
     &["chart", "in.log", "-o", "OUT"],
     &["summary", "in.log", "-o", "OUT"],
     &["summary", "in.log", "--json", "-o", "OUT"],
     &["summary", "in.log", "--markdown", "-o", "OUT"],
+    &["summary", "run.ttmem", "--flamegraph", "OUT"],
     &["phases", "train.log", "--chart", "OUT"],
     &["phases", "train.log", "--visualize-peak", "-o", "OUT"],
     &["last-run", "in.log", "-o", "OUT"],
@@ -52,7 +54,7 @@ fn write(folder: &Path, writer: &[&str], output: &str, force: bool) -> (i32, Str
 
 /// A name for the output that the command accepts.
 fn named(writer: &[&str], stem: &str) -> String {
-    let is_picture = ["chart", "phases"].contains(&writer[0]);
+    let is_picture = ["chart", "phases"].contains(&writer[0]) || writer.contains(&"--flamegraph");
     format!("{stem}{}", if is_picture { ".svg" } else { "" })
 }
 

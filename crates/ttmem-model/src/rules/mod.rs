@@ -2,11 +2,13 @@
 //!
 //! [`calls`] and [`outcomes`] compute the effect of a call on memory, live and afterwards. [`passes`] and [`span`]
 //! divide a rank into passes. [`account`], [`live`] and [`peak`] reconstruct a pool's contents and its peak.
-//! [`allocator`] follows a caching allocator through its history.
+//! [`allocator`] follows a caching allocator through its history. [`frames`] separates the lines of a program from those of
+//! libraries.
 
 pub mod account;
 pub mod allocator;
 pub mod calls;
+pub mod frames;
 pub mod live;
 pub mod outcomes;
 pub mod passes;
@@ -14,4 +16,5 @@ pub mod peak;
 pub mod span;
 
 pub use account::Account;
+pub use frames::FrameOrigin;
 pub use span::Span;

@@ -4,6 +4,7 @@
 
 pub mod allocator;
 pub mod caches;
+pub mod call_tree;
 pub mod chain;
 pub mod clock;
 pub mod contents;

@@ -48,6 +48,8 @@ pub(super) fn columns<'a>(
     texts: &mut Texts<'a>,
     emit: &mut impl FnMut(Column),
 ) {
+    // Only the map of a core uses addresses, and those of a caching allocator would take much room.
+    let Some(l1) = L1::of(profile, rank) else { return };
     let placements =
         (0..rank.tensors.len()).map(|row| TensorId::new(row).and_then(|id| rank.placements.of(id)));
     let addresses = placements.clone().map(|placement| placement.map(|placement| placement.address));
@@ -55,7 +57,6 @@ pub(super) fn columns<'a>(
     let mut text = |id| index(texts.number(id));
     let cores = placements.map(|placement| placement.and_then(|placement| placement.cores).map(&mut text));
     emit(maybe("tensors.cores", cores));
-    let Some(l1) = L1::of(profile, rank) else { return };
     let uses = l1.steps();
     emit(signed("l1.headroom", uses.iter().map(StepUse::headroom)));
     emit(sizes("l1.lowest", Pattern::Repeating, uses.iter().map(|found| found.lowest_tensor)));

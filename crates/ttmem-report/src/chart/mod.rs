@@ -21,6 +21,7 @@ use std::path::Path;
 
 pub use bars::peak_bars;
 pub use sessions::over_phases;
+pub(crate) use svg::Escaped;
 pub use timeline::{COLUMNS, over_time};
 
 use ttmem_model::{Error, Result};
@@ -132,7 +133,7 @@ impl Chart {
 
 /// A text as every format shows it: a mark for each control character, no characters that XML forbids, and single
 /// spaces, because SVG collapses them.
-fn shown_text(text: &str) -> String {
+pub(crate) fn shown_text(text: &str) -> String {
     let text = plain(text);
     let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
     words.join(" ")

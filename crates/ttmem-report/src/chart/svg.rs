@@ -68,7 +68,8 @@ impl Display for Points<'_> {
     }
 }
 
-struct Escaped<'a>(&'a str);
+/// A text for an element or an attribute of XML.
+pub(crate) struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {

@@ -72,9 +72,10 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
         gantts.push(gantt.map(|gantt| (gantt_block(&gantt, &mut texts), gantt)));
         ranks.push((rank, timeline));
     }
+    let has_stacks = columns.iter().any(|(outline, _)| outline.has_stacks);
     let graphs = Graphs::new(profile, &ranks, &texts);
     let mut jobs: Vec<(String, Block, About<'_>)> = Vec::new();
-    jobs.push(("head".into(), Block::default(), About::All(head(summary, name))));
+    jobs.push(("head".into(), Block::default(), About::All(head(summary, name, has_stacks))));
     jobs.push(("texts".into(), texts_block(&texts), About::Nothing {}));
     for (number, ((outline, block), (modules, links))) in columns.into_iter().zip(graphs.ranks).enumerate() {
         jobs.push((format!("rank-{number}"), block, About::Rank(AboutRank { outline, modules })));
@@ -126,11 +127,14 @@ struct AboutAll<'a> {
     name: &'a str,
     generator: &'static str,
     summary: Summary,
+    /// Whether a rank has call stacks.
+    has_stacks: bool,
 }
 
-fn head<'a>(summary: &Summary, name: &'a str) -> AboutAll<'a> {
+fn head<'a>(summary: &Summary, name: &'a str, has_stacks: bool) -> AboutAll<'a> {
     AboutAll {
         name,
+        has_stacks,
         generator: concat!("ttmem ", env!("CARGO_PKG_VERSION")),
         summary: without_lists(summary),
     }

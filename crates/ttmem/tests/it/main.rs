@@ -13,6 +13,7 @@ mod dependencies;
 mod device_use;
 mod earlier_versions;
 mod expected;
+mod flame;
 mod gantt;
 mod history;
 mod history_snapshot;

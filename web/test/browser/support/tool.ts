@@ -101,6 +101,13 @@ export function summary(log: string, ...options: string[]): Summary {
   return JSON.parse(output.toString());
 }
 
+/** The folded stacks that `ttmem FILE --flamegraph` writes. */
+export function foldedStacks(file: string, ...options: string[]): string {
+  const out = join(mkdtempSync(join(FILES, "flame-")), "stacks.folded");
+  execFileSync(TTMEM, [file, "--flamegraph", out, ...options], { stdio: "ignore" });
+  return readFileSync(out, "utf8");
+}
+
 /** The output of `ttmem phases`, at the width where no name is cut. */
 export function phasesText(log: string): string {
   const env = { ...process.env, COLUMNS: "120" };
