@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -42,6 +43,17 @@ pub(crate) struct Opened {
     pub profiles: Vec<Profile>,
     /// 0, or the exit code for the first file that could not be read.
     pub exit_code: u8,
+}
+
+/// The files of inputs: a folder of memory snapshots stands for the snapshots in it.
+pub(crate) fn expanded(inputs: &[&str]) -> Vec<String> {
+    let files = |input: &&str| {
+        let snapshots = read::snapshots_in(Path::new(input));
+        let is_one = snapshots.is_empty();
+        let names = snapshots.into_iter().map(|path| path.to_string_lossy().into_owned());
+        names.chain(is_one.then(|| (*input).to_owned()))
+    };
+    inputs.iter().flat_map(files).collect()
 }
 
 /// Opens several files. An error is printed, so that the other files are still reported; the error of an only file is

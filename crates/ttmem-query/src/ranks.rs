@@ -1,9 +1,10 @@
 //! Selects and orders the ranks of a response.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::str::FromStr;
 
-use ttmem_model::{Profile, Rank};
+use ttmem_model::{CurveKind, Profile, Rank};
 
 use crate::analyze::oom;
 
@@ -55,7 +56,7 @@ pub fn in_order(profile: &Profile) -> Vec<&Rank> {
     let leading = ranks.iter().filter(failed).map(|rank| process(rank)).max();
     ranks.sort_by_cached_key(|rank| {
         let label = rank.label.map(|label| RankOrder::of(profile.text(label)));
-        (Some(process(rank)) != leading, std::cmp::Reverse(process(rank)), failed_at(rank), label)
+        (Some(process(rank)) != leading, Reverse(process(rank)), failed_at(rank), label)
     });
     ranks
 }
@@ -75,6 +76,10 @@ pub fn files_in_order(profiles: &[Profile]) -> Vec<&Profile> {
     };
     let mut tagged: Vec<(RankOrder, &Profile)> =
         profiles.iter().filter_map(|profile| Some((rank(profile)?, profile))).collect();
+    let is_snapshot = |profile: &Profile| profile.source.format == "torch_snapshot";
+    if profiles.len() > 1 && profiles.iter().all(is_snapshot) {
+        return by_severity(profiles);
+    }
     if tagged.is_empty() {
         return by_numbers_in_names(profiles);
     }
@@ -83,6 +88,18 @@ pub fn files_in_order(profiles: &[Profile]) -> Vec<&Profile> {
     let mut tagged = tagged.into_iter().map(|(_, profile)| profile);
     let next = |profile| if rank(profile).is_some() { tagged.next().unwrap_or(profile) } else { profile };
     profiles.iter().map(next).collect()
+}
+
+/// Snapshots of several ranks: those that ran out of memory first, then those with the highest peaks.
+fn by_severity(profiles: &[Profile]) -> Vec<&Profile> {
+    let mut sorted = by_numbers_in_names(profiles);
+    sorted.sort_by_cached_key(|profile| {
+        let ran_out = profile.ranks.iter().any(|rank| oom::fatal(rank).is_some());
+        let pools = profile.ranks.iter().flat_map(|rank| &rank.pools);
+        let peaks = pools.filter_map(|pool| pool.curve(CurveKind::Allocated)?.value.iter().copied().max());
+        (!ran_out, Reverse(peaks.max()))
+    });
+    sorted
 }
 
 /// The files by the numbers in their names, if the names are otherwise equal.

@@ -32,7 +32,16 @@ pub fn report_in(folder: &Path) -> Result<PathBuf> {
     match report_among(&own, &names) {
         // ttnn keeps each of its reports in a folder.
         Among::None if names.contains(&TTNN_DATABASE) => Ok(folder.join(TTNN_DATABASE)),
-        Among::None => Err(without_report(folder, &names)),
+        Among::None => match snapshots_among(&names).as_slice() {
+            [] => Err(without_report(folder, &names)),
+            [only] => Ok(folder.join(only)),
+            several => Err(Error::NotFound(format!(
+                "{}: {} memory snapshots; pass one of the files ({} …), or the folder to `ttmem summary`",
+                folder.display(),
+                several.len(),
+                several[0]
+            ))),
+        },
         Among::One(report) => Ok(folder.join(report.file)),
         Among::Several(reports) => Err(several(folder, &reports)),
     }
@@ -102,6 +111,33 @@ pub fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
         (None, []) => Among::None,
         (None, _) => Among::Several(reports),
     }
+}
+
+/// The memory snapshots in a folder without a report, such as one per rank.
+pub fn snapshots_in(folder: &Path) -> Vec<PathBuf> {
+    if report_in(folder).is_ok() {
+        return Vec::new();
+    }
+    let files = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let files: Vec<String> = files
+        .filter(|path| path.is_file())
+        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .collect();
+    let names: Vec<&str> = files.iter().map(String::as_str).collect();
+    let names =
+        if matches!(report_among("", &names), Among::None) { snapshots_among(&names) } else { Vec::new() };
+    names.into_iter().map(|name| folder.join(name)).collect()
+}
+
+/// The names of memory snapshots, in order.
+fn snapshots_among<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let is_snapshot = |name: &&str| {
+        let plain = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+        !name.starts_with('.') && [".pickle", ".pkl"].iter().any(|end| plain.ends_with(end))
+    };
+    let mut found: Vec<&str> = names.iter().copied().filter(is_snapshot).collect();
+    found.sort_unstable();
+    found
 }
 
 fn without_report(folder: &Path, names: &[&str]) -> Error {
@@ -181,6 +217,18 @@ mod tests {
         let files = ["config.json", "cluster_descriptor.yaml", "db.sqlite"];
         assert_eq!(found("1234", &files).unwrap(), "db.sqlite");
         assert_eq!(found("1234", &["db.sqlite", "a.ttmem"]).unwrap(), "a.ttmem");
+    }
+
+    #[test]
+    fn a_folder_of_snapshots_has_one_per_rank() {
+        assert_eq!(found("x", &["rank0.pickle", "notes.txt"]).unwrap(), "rank0.pickle");
+        let message = found("x", &["rank0.pickle", "rank1.pkl.gz"]).unwrap_err().to_string();
+        assert!(message.contains("2 memory snapshots; pass one of the files (rank0.pickle …)"), "{message}");
+        assert_eq!(found("x", &["rank0.pickle", "a.ttmem"]).unwrap(), "a.ttmem");
+        assert_eq!(
+            snapshots_among(&["b.pkl", "a.pickle.zst", ".c.pickle", "d.txt"]),
+            ["a.pickle.zst", "b.pkl"]
+        );
     }
 
     #[test]

@@ -25,9 +25,9 @@ impl LiveSums {
 
     /// The same as [`LiveSums::of`], with a table of all moments.
     fn of_dense(lives: impl Iterator<Item = (Moment, Moment, u64)>, end: Position) -> Self {
-        let moments = Moment::after(end).index() + 1;
-        // The change of a moment may be 0, although something was allocated and freed.
+        /// The change of a moment may be 0, although something was allocated and freed.
         const NONE: i64 = i64::MIN;
+        let moments = Moment::after(end).index() + 1;
         let mut changes: Vec<i64> = vec![NONE; moments];
         let mut add = |at: Moment, bytes: i64| {
             if let Some(change) = changes.get_mut(at.index()) {

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use ttmem_model::rules::FrameOrigin;
-use ttmem_model::{Frame, OpId, Profile, Rank, StackId, TensorId};
+use ttmem_model::{Frame, Profile, Rank, StackId, TensorId};
 
 /// Maximum depth of a stack. Lines below it count for their callers.
 ///
@@ -91,12 +91,5 @@ fn count(rows: usize) -> u32 {
 
 /// The call stack of an allocation: that of the operation that made it, here or in an earlier file of the recording.
 pub fn stack_of(profile: &Profile, rank: &Rank, tensor: TensorId) -> Option<StackId> {
-    profile.stacks.of_op(op_of(rank, tensor)?)
-}
-
-fn op_of(rank: &Rank, tensor: TensorId) -> Option<OpId> {
-    match rank.restored.get(&tensor) {
-        Some(restored) => restored.op,
-        None => rank.op_id(rank.tensors.step.get(tensor.index()).copied().flatten()?.get()),
-    }
+    profile.stacks.of_op(rank.made_by(tensor)?)
 }
