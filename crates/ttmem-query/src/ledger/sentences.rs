@@ -24,8 +24,8 @@ struct Facts<'a> {
     platform: &'a str,
     /// The value of the allocator's settings.
     allocator: Option<&'a str>,
-    /// The share of the device that vLLM may use, as it was set.
-    utilization: Option<&'a str>,
+    /// The share of the device that a server may use: the name of the setting and its value.
+    fraction: Option<(&'a str, &'a str)>,
     /// The KV cache that the server reported.
     kv_cache: Option<Amount>,
 }
@@ -36,7 +36,7 @@ impl View<'_> {
         let text = |id: Option<StrId>| id.map_or("", |id| self.profile.text(id));
         let setting = |is_it: fn(&str) -> bool| {
             let found = fault.settings.iter().find(|setting| is_it(self.profile.text(setting.name)));
-            found.map(|setting| self.profile.text(setting.value))
+            found.map(|setting| (self.profile.text(setting.name), self.profile.text(setting.value)))
         };
         let kv_cache = fault.reported.iter().find(|part| self.profile.text(part.name) == "kv_cache");
         Some(Facts {
@@ -44,8 +44,8 @@ impl View<'_> {
             cause: verdict.cause,
             source: text(breakdown.ledger.source),
             platform: text(breakdown.ledger.platform),
-            allocator: setting(|name| name.ends_with("_ALLOC_CONF")),
-            utilization: setting(|name| name == "gpu_memory_utilization"),
+            allocator: setting(|name| name.ends_with("_ALLOC_CONF")).map(|(_, value)| value),
+            fraction: setting(|name| matches!(name, "gpu_memory_utilization" | "mem_fraction_static")),
             kv_cache: kv_cache.map(|part| part.amount),
         })
     }
@@ -251,16 +251,15 @@ impl Facts<'_> {
     /// A smaller KV cache, if it is large enough to make room.
     fn server_advice(&self) -> Option<String> {
         let ledger = &self.breakdown.ledger;
-        let (utilization, capacity) = (self.utilization?, ledger.capacity?);
+        let ((name, value), capacity) = (self.fraction?, ledger.capacity?);
         let missing = ledger.requested?.bytes.checked_sub(ledger.free?.bytes)?;
         self.kv_cache.filter(|cache| cache.bytes / 2 >= missing)?;
         let hundredths = missing.checked_mul(100)?.div_ceil(capacity.bytes.max(1));
-        let set: f64 = utilization.parse().ok()?;
+        let set: f64 = value.parse().ok()?;
         let lower = set - f64::from(u32::try_from(hundredths).ok()?) / 100.0;
         (lower > 0.0).then(|| {
             format!(
-                "Lower gpu_memory_utilization from {utilization} to {lower:.2} or less: the KV cache then leaves {} more \
-                 for activations.",
+                "Lower {name} from {value} to {lower:.2} or less: the KV cache then leaves {} more for activations.",
                 size(missing)
             )
         })

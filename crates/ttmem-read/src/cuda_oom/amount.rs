@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(of("15.63GiB;"), Some((16_782_584_709, 10_737_419)));
         assert_eq!(of("0 bytes free"), Some((0, 0)));
         assert_eq!(of("33762398024 bytes."), Some((33_762_398_024, 0)));
-        assert_eq!(of("14.9888 GiB and"), Some((16_094_101_427, 107_375)));
+        assert_eq!(of("14.9888 GiB and"), Some((16_094_101_452, 107_375)));
         assert_eq!(of("1.25 GB)"), Some((1_342_177_280, 10_737_419)));
         for text in [
             "",

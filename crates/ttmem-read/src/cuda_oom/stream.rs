@@ -221,7 +221,7 @@ fn framing(line: &Labeled<'_>, found: &Found) -> Framing {
 }
 
 /// Whether a text introduces a message: `ERROR:root:`, `Error during generation: `, `{"error": "`. A complete message after it
-/// has all of its numbers, whoever wrote it.
+/// has all of its numbers, even if a person wrote it.
 fn is_introduced(before: &[u8]) -> bool {
     let before = before.strip_suffix(b"\"").or_else(|| before.strip_suffix(b"'")).unwrap_or(before);
     before.trim_ascii_end().ends_with(b":")

@@ -116,6 +116,7 @@ fn servers_report_their_parts() {
     let oom = oom_of(&opened(&String::from_utf8(corpus("sglang.log")).unwrap()));
     assert_eq!(oom["ledger"]["reported"].as_array().unwrap().len(), 3);
     assert_eq!(oom["ledger"]["settings"][0]["name"], "mem_fraction_static");
+    assert!(advice(&oom).starts_with("Lower mem_fraction_static from 0.88 to 0.86 or less"), "{oom}");
     assert!(oom["loc"].as_str().unwrap().ends_with("scheduler.py:2012"), "{oom}");
     let slime = format!(
         "[2025-10-01 10:00:00] Memory-Usage after rollout: {{'gpu': '0', 'total_GB': 79.19, 'free_GB': 1.5, 'used_GB': 77.69, 'allocated_GB': 1.0, 'reserved_GB': 2.0}}\n{V2_2}\n"
