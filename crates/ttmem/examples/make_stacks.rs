@@ -142,7 +142,7 @@ fn sites(count: usize, random: &mut Random) -> Vec<Site> {
             70..98 => random.between(20, 3000),
             _ => random.between(20_000, 200_000),
         };
-        Site { bytes, life, grows: if kind % 10 == 0 { 512 } else { 0 } }
+        Site { bytes, life, grows: if kind.is_multiple_of(10) { 512 } else { 0 } }
     };
     (0..count).map(|_| site(random)).collect()
 }
