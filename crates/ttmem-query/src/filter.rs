@@ -203,10 +203,10 @@ impl Node {
 }
 
 fn passes(profile: &Profile, op: OpId, field: OpField, test: &TextTest) -> bool {
-    let text = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id));
+    let one = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id)).into_iter();
     match field {
-        OpField::Op => test.holds(text(profile.ops.name(op)).into_iter()),
-        OpField::Line => test.holds(text(profile.ops.loc(op)).into_iter()),
+        OpField::Op => test.holds(one(profile.ops.name(op))),
+        OpField::Line => test.holds(one(profile.ops.loc(op))),
         OpField::Stack => {
             let lines = profile.stacks.of_op(op).map(|stack| profile.stacks.lines(stack));
             let lines: Vec<String> = lines
@@ -418,9 +418,8 @@ impl Parser {
 
     fn test(&mut self, field: &str) -> Result<TextTest, String> {
         let sign = self.sign(field)?;
-        let value = match self.take() {
-            Some(Word::Bare(text) | Word::Quoted(text)) => text,
-            _ => return Err(format!("expected a text after `{field} {sign}`")),
+        let Some(Word::Bare(value) | Word::Quoted(value)) = self.take() else {
+            return Err(format!("expected a text after `{field} {sign}`"));
         };
         let pattern = || Regex::new(&format!("(?i){value}")).map_err(|error| format!("{value:?}: {error}"));
         Ok(match sign {

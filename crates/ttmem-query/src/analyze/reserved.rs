@@ -31,7 +31,9 @@ pub struct ReservedPool {
 
 /// The reserved memory of a pool at the end of the input, most free bytes first.
 pub fn reserved_pools(rank: &Rank, pool: PoolId) -> Vec<ReservedPool> {
-    let mut pools: BTreeMap<(Option<(u64, u64)>, u64, bool), ReservedPool> = BTreeMap::new();
+    /// The private pool, the stream, and whether it is for small allocations.
+    type Key = (Option<(u64, u64)>, u64, bool);
+    let mut pools: BTreeMap<Key, ReservedPool> = BTreeMap::new();
     for segment in rank.reserved.iter().filter(|segment| segment.pool == pool) {
         let key = (segment.private_pool, segment.stream, segment.is_small);
         let into = pools.entry(key).or_insert(ReservedPool {

@@ -28,14 +28,14 @@ pub(super) struct Placed {
 /// The levels of a pool.
 enum Levels {
     /// All of them, because nothing was observed live.
-    Whole(Pool),
+    Whole(Box<Pool>),
     /// Those of the history, to be combined with those observed live.
     Part(Vec<(Moment, Reading)>),
 }
 
 impl Levels {
     fn new(pool: &Pool) -> Self {
-        if pool.observed.is_empty() { Self::Whole(pool.clone()) } else { Self::Part(Vec::new()) }
+        if pool.observed.is_empty() { Self::Whole(Box::new(pool.clone())) } else { Self::Part(Vec::new()) }
     }
 }
 
@@ -154,7 +154,7 @@ impl Placed {
         }
         for (pool, levels) in rank.pools.iter_mut().zip(std::mem::take(&mut self.levels)) {
             *pool = match levels {
-                Levels::Whole(placed) => placed,
+                Levels::Whole(placed) => *placed,
                 Levels::Part(states) => self.combined(pool, states),
             };
         }

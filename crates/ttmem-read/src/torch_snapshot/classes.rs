@@ -4,10 +4,13 @@
 //! optimizer states and workspaces is known, a tensor that `zero_grad` frees was a gradient, and one that a forward
 //! pass allocates and the autograd engine frees was kept for the backward pass. Everything else remains unknown.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use ttmem_model::{Class, Frame, OpId, Profile, Rank, StackId, StepNumber, StrId, TensorId};
 
 use crate::history::snapshot::{ALLOCATION, OTHER};
+use crate::python_stack::is_python;
 
 /// What the code of a stack does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +103,9 @@ fn class(made: Role, freed: Option<Role>) -> Class {
         (Role::KvCache, _) => Class::KvCache,
         (Role::Workspace(_), _) => Class::Workspace,
         (Role::AccumulatesGradients, _) | (Role::NoPython, Some(Role::ZeroGrad)) => Class::Gradient,
-        (Role::OptimizerStep, _) => Class::Temporary,
-        (Role::Forward, Some(Role::Forward)) | (Role::NoPython, Some(Role::NoPython)) => Class::Temporary,
+        (Role::OptimizerStep, _)
+        | (Role::Forward, Some(Role::Forward))
+        | (Role::NoPython, Some(Role::NoPython)) => Class::Temporary,
         (Role::Forward, _) => Class::Activation,
         (Role::NoPython | Role::ZeroGrad | Role::Other, _) => Class::Unknown,
     }
@@ -127,7 +131,7 @@ fn role_of(profile: &Profile, stack: StackId) -> Role {
     let (mut is_dnn, mut is_tensor) = (false, false);
     for Frame { function, file, .. } in profile.stacks.lines(stack) {
         let (function, file) = (profile.text(function), profile.text(file));
-        if !file.ends_with(".py") && !file.starts_with('<') {
+        if !is_python(file) {
             if function.contains("setWorkspaceForHandle") {
                 return Role::Workspace(Library::Blas);
             }
@@ -182,7 +186,7 @@ fn role_of_line(function: &str, file: &str) -> Option<Role> {
 /// Workspaces that only their size shows, because stacks have no C++ lines. cuBLAS gets one workspace per thread and
 /// stream the first time it is used, and keeps it: the only allocation of this size by that code, and never freed.
 fn workspaces(rank: &Rank, roles: &[Role]) -> Vec<(usize, Library)> {
-    let mut candidates: FxHashMap<(OpId, u64), Vec<usize>> = FxHashMap::default();
+    let mut candidates: BTreeMap<(OpId, u64), Vec<usize>> = BTreeMap::new();
     for tensor in 0..rank.tensors.len() {
         let bytes = rank.tensors.per_bank[tensor].or_zero();
         if !BLAS_SIZES.contains(&bytes) && !BLAS_LT_SIZES.contains(&bytes) {

@@ -16,7 +16,7 @@ use super::trace::{Origin, OriginIndex, Trace};
 use crate::definitions::{Definitions, row};
 use crate::history::Contents;
 use crate::history::snapshot::{ALLOCATION, HistoryCursor, OTHER, RowContext, Update, UpdateRow};
-use crate::python_stack::is_library;
+use crate::python_stack::{is_library, is_python};
 
 /// The pool of pinned host memory.
 const PINNED: &str = "pinned";
@@ -196,7 +196,6 @@ impl<'s, 'h> Emitter<'s, 'h> {
             return self.definitions.new_op(op, None);
         };
         let lines = || heap.stacks.lines_of(stack);
-        let is_python = |file: &str| file.ends_with(".py") || file.starts_with('<');
         let innermost = lines().find(|line| is_python(&line.file)).or_else(|| lines().next());
         let users = lines().find(|line| is_python(&line.file) && !is_library(&line.file)).or(innermost);
         let name = match (is_free, innermost) {

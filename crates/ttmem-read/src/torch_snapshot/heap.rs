@@ -131,11 +131,6 @@ impl Heap {
         self.texts.get(id)
     }
 
-    /// The id of a text that occurs in the snapshot.
-    pub fn key_of(&self, value: Value) -> Option<Key> {
-        keys::of(value.text()?)
-    }
-
     /// Adds keys and values to a dictionary.
     pub fn set_items(&mut self, id: ObjectId, items: &[Value]) {
         let object = match self.object(id) {
@@ -187,11 +182,11 @@ impl Heap {
     fn line(&mut self, items: &[Value]) -> Option<LineIndex> {
         let (mut name, mut file, mut number, mut node) = (None, None, 0, None);
         for (key, value) in pairs(items) {
-            match self.key_of(key) {
+            match key.text().and_then(keys::of) {
                 Some(Key::Name) => name = value.text(),
                 Some(Key::Filename) => file = value.text(),
                 Some(Key::Line) => {
-                    number = value.int().and_then(|line| u32::try_from(line).ok()).unwrap_or(0)
+                    number = value.int().and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
                 }
                 Some(Key::FxNodeName) => node = value.text(),
                 _ => {}

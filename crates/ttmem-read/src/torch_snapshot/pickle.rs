@@ -373,7 +373,7 @@ impl<R: Read> Machine<'_, R> {
     /// Adds the keys and values from a position of the stack to the dictionary before them.
     fn set_from(&mut self, first: usize) -> Step<()> {
         match first.checked_sub(1).and_then(|before| self.stack.get(before)) {
-            Some(&Value::Object(object)) if (self.stack.len() - first) % 2 == 0 => {
+            Some(&Value::Object(object)) if (self.stack.len() - first).is_multiple_of(2) => {
                 self.heap.set_items(object, &self.stack[first..]);
                 self.stack.truncate(first);
                 Ok(())

@@ -21,32 +21,31 @@ pub(super) fn sections(rank: &RankSummary, rows: usize) -> Vec<Section> {
 fn live(allocations: &Allocations, rows: usize) -> Section {
     let live = allocations.live;
     let filter = allocations.filter.as_ref().map_or_else(String::new, |filter| format!(" where `{filter}`"));
-    let mut facts = format!(
+    let mut facts = vec![format!(
         "{}: {} live allocations{filter} before step {}, {}.",
         cell(&allocations.pool, NAME),
         count(live.count),
         allocations.position,
         size(live.bytes)
-    );
-    if let Some(waste) = allocations.waste {
-        facts += &format!(
-            " At worst, blocks were {} larger than requested, and {} was reserved but not active (before step {}).",
+    )];
+    facts.extend(allocations.waste.map(|waste| {
+        format!(
+            "At worst, blocks were {} larger than requested, and {} was reserved but not active (before step {}).",
             size(waste.internal),
             size(waste.external),
             waste.external_position
-        );
-    }
-    if let Some(transient) = &allocations.largest_transient {
-        let line =
+        )
+    }));
+    facts.extend(allocations.largest_transient.as_ref().map(|transient| {
+        let at =
             transient.line.as_ref().map_or_else(String::new, |line| format!(" at {}", cell(line, LOCATION)));
-        let op = transient.op.as_deref().unwrap_or("unknown operation");
-        facts += &format!(
-            " The largest allocation that was freed again has {}: {}{line}, freed by step {}.",
+        format!(
+            "The largest allocation that was freed again has {}: {}{at}, freed by step {}.",
             size(transient.bytes),
-            cell(op, NAME),
+            cell(transient.op.as_deref().unwrap_or("unknown operation"), NAME),
             transient.freed_by
-        );
-    }
+        )
+    }));
     let row = |group: &AllocationGroup| {
         [
             cell(&named(group, allocations.by), LOCATION),
@@ -66,7 +65,7 @@ fn live(allocations: &Allocations, rows: usize) -> Section {
         ("Operation", Align::Left),
     ];
     Section::new("## Live Allocations by Origin")
-        .paragraph(facts)
+        .paragraph(facts.join(" "))
         .table(columns, allocations.groups.iter().take(rows).map(row))
         .floors(5, 3)
 }

@@ -21,7 +21,7 @@ impl Page<'_> {
             return;
         }
         if let Some(filter) = &allocations.filter {
-            out.heading(&format!("Allocations where {filter}"));
+            out.heading(format!("Allocations where {filter}"));
             let (live, total) = (allocations.live, allocations.total);
             out.sentence(
                 &format!(

@@ -304,14 +304,12 @@ impl Allocator {
         let Some((_, segment)) = self.segments.range_mut(..=address).next_back() else { return };
         let is_free = |block: &Block| block.state == State::Free;
         let before = segment.blocks.range(..address).next_back().filter(|(_, block)| is_free(block));
-        let mut start = before.map_or(address, |(at, _)| *at);
+        let start = before.map_or(address, |(at, _)| *at);
         if start != address {
             let gone = segment.blocks.remove(&address).map_or(0, |block| block.size);
             if let Some(block) = segment.blocks.get_mut(&start) {
                 block.size += gone;
             }
-        } else {
-            start = address;
         }
         let next = segment.blocks.get(&start).map(|block| start + block.size);
         let after =

@@ -82,12 +82,12 @@ impl Writer<'_> {
             Py::List(items) => {
                 self.out.push(b']');
                 self.memoize();
-                self.batches(items.len(), b"ae", |writer, index| writer.object(&items[index]));
+                self.batches(items.len(), *b"ae", |writer, index| writer.object(&items[index]));
             }
             Py::Dict(items) => {
                 self.out.push(b'}');
                 self.memoize();
-                self.batches(items.len(), b"su", |writer, index| {
+                self.batches(items.len(), *b"su", |writer, index| {
                     writer.object(&items[index].0);
                     writer.object(&items[index].1);
                 });
@@ -105,7 +105,7 @@ impl Writer<'_> {
     }
 
     /// Writes items. `codes` are the opcodes for one item and for several.
-    fn batches(&mut self, len: usize, codes: &[u8; 2], mut write: impl FnMut(&mut Self, usize)) {
+    fn batches(&mut self, len: usize, codes: [u8; 2], mut write: impl FnMut(&mut Self, usize)) {
         let batch = if self.protocol == 2 { len.max(1) } else { BATCH };
         for first in (0..len).step_by(batch) {
             let last = len.min(first + batch);
@@ -115,7 +115,9 @@ impl Writer<'_> {
                 continue;
             }
             self.out.push(b'(');
-            (first..last).for_each(|index| write(self, index));
+            for index in first..last {
+                write(self, index);
+            }
             self.out.push(codes[1]);
         }
     }
@@ -129,7 +131,9 @@ impl Writer<'_> {
                 b't'
             }
         };
-        items.iter().for_each(|item| self.object(item));
+        for item in items {
+            self.object(item);
+        }
         self.out.push(code);
         if code != b')' {
             self.memoize();

@@ -5,6 +5,7 @@ use super::pickle::{Py, dict, dump, list, text};
 
 /// The form of a snapshot.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent")]
 pub struct Options {
     /// The protocol of the pickle.
     pub protocol: u8,

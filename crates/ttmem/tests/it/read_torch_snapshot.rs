@@ -466,8 +466,8 @@ fn stacks_name_operations_and_lines() {
 
 #[test]
 fn one_address_used_many_times_is_many_allocations() {
-    let mut allocator = Allocator::new(Settings::default());
     const COUNT: usize = 100_000;
+    let mut allocator = Allocator::new(Settings::default());
     for _ in 0..COUNT {
         let address = allocator.allocate(MIB, 0, 0);
         allocator.free(address, false, 1);
