@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test rust python-and-browser prose format lint header build unit docs web web-check browser python python-download tested-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
+.PHONY: test rust python-and-browser prose format lint header build unit docs web web-check browser python python-download tested-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture bench-snapshot native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
 
 # With nothing compiled, it takes longer to prepare for the next build than to build. Where `cargo` has prepared for it
 # already, this takes part.
@@ -143,11 +143,17 @@ bench:
 	$(CARGO) build --profile dist --locked --workspace
 	bash bench/run.sh
 	bash bench/start.sh
+	bash bench/snapshot.sh
 
 # The page: its size, how long until it is drawn, how smooth it is, what writing it costs.
 bench-page: web/node_modules
 	$(CARGO) build --profile dist --locked --workspace --examples --bins
 	bash bench/page.sh
+
+# Memory snapshots of PyTorch, up to 20 million events, and PyTorch's own command. After `make python`.
+bench-snapshot:
+	$(CARGO) build --profile dist --locked --bins
+	LARGE=1 bash bench/snapshot.sh
 
 # The chart of what ran when, with 200,000 calls: its size, how long until it is drawn, how smooth it is.
 bench-gantt: web/node_modules

@@ -8,5 +8,5 @@ mod pickle;
 mod snapshot;
 
 pub use allocator::{Action, Allocator, Event, Levels, Settings};
-pub use pickle::{Py, dict, dump, list, text};
-pub use snapshot::{Options, Snapshot, frames};
+pub use pickle::{Py, dict, dump, list, stream, text};
+pub use snapshot::{Options, Snapshot, frames, generation};

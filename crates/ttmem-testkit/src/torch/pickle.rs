@@ -42,17 +42,49 @@ pub fn list(items: impl IntoIterator<Item = Py>) -> Py {
 
 /// Pickles an object as CPython (protocols 3 to 5) or the pickler of PyTorch's C++ code (protocol 2) does.
 pub fn dump(object: &Py, shared: &[Py], protocol: u8) -> Vec<u8> {
-    let mut writer = Writer {
-        out: vec![0x80, protocol],
-        protocol,
-        memos: 0,
-        texts: HashMap::new(),
-        shared,
-        seen: HashMap::new(),
-    };
+    let mut writer = Writer::new(shared, protocol);
     writer.object(object);
     writer.out.push(b'.');
     writer.out
+}
+
+/// Writes a snapshot whose only trace is too long to keep in memory.
+///
+/// # Errors
+///
+/// If the output cannot be written.
+pub fn stream(
+    mut out: impl std::io::Write,
+    segments: &Py,
+    settings: &Py,
+    shared: &[Py],
+    events: impl Iterator<Item = Py>,
+) -> std::io::Result<()> {
+    let mut writer = Writer::new(shared, 4);
+    writer.out.push(b'}');
+    writer.memoize();
+    writer.out.push(b'(');
+    writer.text("segments");
+    writer.object(segments);
+    writer.text("device_traces");
+    for _ in 0..2 {
+        writer.out.push(b']');
+        writer.memoize();
+    }
+    writer.out.push(b'(');
+    for (index, event) in events.enumerate() {
+        if index > 0 && index % BATCH == 0 {
+            writer.out.extend(b"e(");
+            out.write_all(&writer.out)?;
+            writer.out.clear();
+        }
+        writer.object(&event);
+    }
+    writer.out.extend(b"ea");
+    writer.text("allocator_settings");
+    writer.object(settings);
+    writer.out.extend(b"u.");
+    out.write_all(&writer.out)
 }
 
 struct Writer<'a> {
@@ -67,7 +99,12 @@ struct Writer<'a> {
 /// The number of items that CPython writes at a time.
 const BATCH: usize = 1000;
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(shared: &'a [Py], protocol: u8) -> Self {
+        let (texts, seen) = (HashMap::new(), HashMap::new());
+        Self { out: vec![0x80, protocol], protocol, memos: 0, texts, shared, seen }
+    }
+
     fn object(&mut self, object: &Py) {
         match object {
             Py::None => self.out.push(b'N'),

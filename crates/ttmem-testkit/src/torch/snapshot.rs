@@ -182,3 +182,61 @@ fn settings(allocator: &Allocator) -> Py {
         ("roundup_power2_divisions", Py::Dict((0..16).map(class).collect())),
     ])
 }
+
+/// Writes the snapshot of a program that generates tokens: `events` events, of which each token allocates and frees the
+/// same. Stacks have the depth of a real model, and each entry lists its frames, as PyTorch does.
+///
+/// # Errors
+///
+/// If the output cannot be written.
+pub fn generation(out: impl std::io::Write, events: u64) -> std::io::Result<()> {
+    const LAYERS: usize = 24;
+    const OPS: usize = 16;
+    const DEPTH: usize = 14;
+    let mut allocator = Allocator::new(super::Settings::default());
+    for layer in 0..LAYERS as u64 {
+        allocator.allocate((1 + layer % 5) << 22, 0, 0);
+    }
+    let run = |allocator: &mut Allocator| {
+        for op in 0..LAYERS * OPS {
+            let bytes = 1 + (op as u64 * 7919) % (3 << 20);
+            let address = allocator.allocate(bytes, 0, op);
+            allocator.free(address, false, op);
+        }
+    };
+    // The first token reserves memory, which later ones use again.
+    run(&mut allocator);
+    let start = allocator.events.len();
+    run(&mut allocator);
+    let token: Vec<Event> = allocator.events.split_off(start);
+    let lines = |depth: usize, op: usize| {
+        let (file, name) = (format!("/srv/model/layer_{depth}.py"), format!("call_{}", (op + depth) % 40));
+        (name, file, u32::try_from(10 * depth + op % 9).unwrap_or(0))
+    };
+    // One object per distinct line, which all lists share.
+    let frame = |index: usize| {
+        let (name, file, line) = lines(index % DEPTH, index / DEPTH);
+        dict([("name", text(&name)), ("filename", text(&file)), ("line", Py::Int(line.into()))])
+    };
+    let shared: Vec<Py> = (0..LAYERS * OPS * DEPTH).map(frame).collect();
+    let once = allocator.events.iter();
+    let all = once.chain(token.iter().cycle()).take(usize::try_from(events).unwrap_or(usize::MAX));
+    let entries = (0..).zip(all).map(|(index, event)| {
+        let Py::Dict(mut items) = entry(index, event, Options { has_frames: false, ..Options::default() })
+        else {
+            unreachable!("an entry is a dictionary")
+        };
+        if event.action != Action::FreeCompleted {
+            let frames = (0..DEPTH).map(|depth| Py::Shared(event.origin * DEPTH + depth));
+            items.push((text("frames"), list(frames)));
+        }
+        items.push((text("compile_context"), text("N/A")));
+        items.push((text("user_metadata"), text("")));
+        Py::Dict(items)
+    });
+    let segments = allocator
+        .segments
+        .iter()
+        .map(|(at, one)| segment(*at, one, Options { has_frames: false, ..Options::default() }));
+    super::stream(out, &list(segments), &settings(&allocator), &shared, entries)
+}
