@@ -18,6 +18,48 @@ export type AboutPeak = {
   level: Level | null,
 };
 
+/** Allocations that have something in common. */
+export type AllocationGroup = {
+  /** What they have in common: a line, an operation, a class, a size; null if it is unknown. */
+  key: string | null,
+  /** The operation, if all have the same one. */
+  op: string | null,
+  /** The call stack, innermost line first, if they are grouped by it. */
+  stack?: Array<string>,
+  /** Those that are live at the position. */
+  live: Sum,
+  /** Those that are live at the end of the input. */
+  at_end: Sum,
+  /** All of them. */
+  total: Sum,
+};
+
+/** The allocations of a pool. */
+export type Allocations = {
+  /** The pool. */
+  pool: string,
+  /** The position that live allocations are listed for: the peak, unless another one is requested. */
+  position: number,
+  /** The filter, as it was written. */
+  filter: string | null,
+  /** What allocations are grouped by. */
+  by: GroupBy,
+  /** The number of live allocations that pass the filter, and their bytes. */
+  live: Sum,
+  /** All allocations that pass the filter, over the whole input. */
+  total: Sum,
+  /** The groups with the most live bytes, largest first. */
+  groups: Array<AllocationGroup>,
+  /** The groups that allocated the most bytes over time, largest first. */
+  busiest: Array<AllocationGroup>,
+  /** The largest allocation that was freed again. */
+  largest_transient: Transient | null,
+  /** The bytes lost to fragmentation when it was worst. */
+  waste: Waste | null,
+  /** The reserved memory at the end, by private pool, stream and block size. */
+  reserved: Array<ReservedPool>,
+};
+
 /** The levels that a caching allocator reports, in bytes of the device. */
 export type AllocatorLevels = {
   /** The bytes requested by the program at the peak of allocated memory. */
@@ -176,7 +218,7 @@ export type ClashPart = {
 };
 
 /** The role of a tensor in the model. */
-export type Class = "weight" | "input" | "argument" | "activation" | "parameter" | "gradient" | "optimizer" | "kv_cache" | "buffer" | "temporary" | "unknown";
+export type Class = "weight" | "input" | "argument" | "activation" | "parameter" | "gradient" | "optimizer" | "kv_cache" | "buffer" | "temporary" | "unknown" | "workspace";
 
 /** The number of operations. */
 export type Counts = {
@@ -386,6 +428,9 @@ export type GraphStage = {
   first: number,
   lines: number,
 };
+
+/** What allocations are grouped by. */
+export type GroupBy = "line" | "stack" | "op" | "module" | "class" | "size";
 
 /** Memory that is not freed at the end of iterations. */
 export type Growth = {
@@ -1088,6 +1133,11 @@ export type RankSummary = {
   distribution: Array<OpCount>,
   /** The memory pools, by name. */
   pools: Record<string, PoolSummary>,
+  /**
+   * The allocations of the most important pool, grouped; omitted if the input does not record a caching allocator and
+   * neither a filter nor a grouping was requested.
+   */
+  allocations?: Allocations | null,
   /** The L1 of a Tenstorrent core: tensors, the buffers of programs, and the headroom between them. */
   l1: L1Summary | null,
   /** The peak of the most important pool: the one that ran out of memory, or DRAM. */
@@ -1155,6 +1205,26 @@ export type ReportedSummary = {
   rounding_bytes: number,
   /** The line, from 1. */
   line: number,
+};
+
+/** The segments of a caching allocator for one private pool, stream and block size. */
+export type ReservedPool = {
+  /** The private pool, such as that of a CUDA graph; null: the default pool. */
+  private_pool: [number, number] | null,
+  /** The stream; 0 is the default stream. */
+  stream: number,
+  /** Whether it is for allocations up to 1 MiB. */
+  is_small: boolean,
+  /** The number of segments. */
+  segments: number,
+  /** Their size. */
+  bytes: number,
+  /** The allocated bytes in them. */
+  allocated: number,
+  /** The free bytes in them: neither allocated nor waiting for a stream. */
+  free: number,
+  /** The largest free block. */
+  largest_free: number,
 };
 
 /** Bytes that no tensor explains. */
@@ -1389,6 +1459,14 @@ export type SuggestionTensor = {
   loc: string | null,
 };
 
+/** A number of allocations and their bytes. */
+export type Sum = {
+  /** The number of allocations. */
+  count: number,
+  /** Their bytes. */
+  bytes: number,
+};
+
 /** The response of `ttmem summary`. */
 export type Summary = {
   /** The version of this format. */
@@ -1437,6 +1515,20 @@ export type TensorFacts = {
   last_use: number | null,
 };
 
+/** An allocation that was freed again. */
+export type Transient = {
+  /** The bytes. */
+  bytes: number,
+  /** The operation that allocated it. */
+  op: string | null,
+  /** The source line. */
+  line: string | null,
+  /** The step that allocated it. */
+  step: number | null,
+  /** The step that freed it. */
+  freed_by: number,
+};
+
 /**
  * The peaks of L1 by the rules of ttnn's own functions. They assume that all program buffers are on the same core, and
  * that these stay until the next program begins.
@@ -1467,6 +1559,18 @@ export type WarningSummary = {
   line: number | null,
   /** What is wrong, and how it affects the numbers. */
   message: string,
+};
+
+/** Bytes lost to fragmentation. */
+export type Waste = {
+  /** The most bytes that blocks were larger than requested. */
+  internal: number,
+  /** The position of that moment. */
+  internal_position: number,
+  /** The most bytes that were reserved but not active. */
+  external: number,
+  /** The position of that moment. */
+  external_position: number,
 };
 
 /** A change after which the program does not fail at this point, verified by replaying its allocations. */

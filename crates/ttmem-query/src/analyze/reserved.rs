@@ -1,4 +1,4 @@
-//! Memory that a caching allocator has reserved but the program does not use, and where it is.
+//! Memory that a caching allocator has reserved but the program does not use, and its location.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ pub fn waste(pool: &Pool) -> Option<Waste> {
     Some(Waste { internal, internal_position, external, external_position })
 }
 
-/// The largest difference of two curves, and the position where it is first reached.
+/// The largest difference of two curves, and its first position.
 fn most(pool: &Pool, upper: CurveKind, lower: CurveKind) -> Option<(u32, u64)> {
     let (upper, lower) = (pool.curve(upper)?, pool.curve(lower)?);
     let (mut highest, mut lowest) = (upper.cursor(), lower.cursor());

@@ -215,7 +215,7 @@ impl<'s, 'h> Emitter<'s, 'h> {
         self.definitions.new_op(Op { loc, attributes, ..Op::new(name, OpKind::Compute) }, outer)
     }
 
-    /// What an origin has beside its stack, as text.
+    /// The properties of an origin other than its stack, as text.
     fn attributes(&mut self, origin: &Origin) -> Result<Option<ttmem_model::StrId>> {
         let text = |id: Option<super::heap::TextId>| id.map(|id| self.heap.text_of(id));
         let mut parts = Vec::new();

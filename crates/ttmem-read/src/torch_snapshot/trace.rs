@@ -9,7 +9,7 @@ use super::heap::{TextId, Texts, Value};
 use super::keys::{self, Key};
 use crate::history::snapshot::{AddressKey, Entries, Entry, StackIndex, action_of};
 
-/// The origin of an entry: everything about it that many entries have in common.
+/// The origin of an entry: the data that entries of the same code share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub stack: Option<StackIndex>,

@@ -130,6 +130,12 @@ impl Page<'_> {
     /// The verdict and what to change come first: on a small terminal, nothing else may fit.
     fn write(&self, out: &mut Text) {
         self.head(out);
+        // With a filter, only the matching allocations are of interest.
+        if self.rank.allocations.as_ref().is_some_and(|allocations| allocations.filter.is_some()) {
+            self.pools(out);
+            self.allocations(out);
+            return;
+        }
         self.oom(out);
         self.ended_by(out);
         self.training(out);

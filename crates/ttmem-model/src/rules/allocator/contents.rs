@@ -14,7 +14,7 @@ pub struct Block {
     pub block: Option<u64>,
     /// The program has freed it, but a stream may still use it.
     pub is_waiting: bool,
-    /// The origin of its allocation, by a number of whoever added the block.
+    /// The origin of its allocation, as numbered by the code that added the block.
     pub origin: Option<u32>,
 }
 
