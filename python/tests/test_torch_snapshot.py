@@ -1,4 +1,4 @@
-"""Memory snapshots as Python writes them: pickles of all protocols, compared with the allocator's counters."""
+"""Memory snapshots as Python writes them, of all protocols, compared with the allocator's counters."""
 
 from __future__ import annotations
 

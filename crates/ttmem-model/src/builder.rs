@@ -82,6 +82,15 @@ impl Sink for Builder {
         }
         Ok(())
     }
+
+    fn history(&mut self, rank: RankId, row: HistoryRow) -> Result<()> {
+        let ops = self.profile.ops.len();
+        let rank = rank_mut(&mut self.profile.ranks, rank);
+        if rank.and_then(|rank| push_history(rank, ops, row)).is_none() {
+            self.rejected += 1;
+        }
+        Ok(())
+    }
 }
 
 fn rank_mut(ranks: &mut [Rank], id: RankId) -> Option<&mut Rank> {

@@ -224,10 +224,19 @@ impl Source {
 pub trait Sink {
     /// Accepts one event.
     fn take(&mut self, event: Event<'_>) -> Result<()>;
+
+    /// Accepts an action of an allocator. There are millions, so a sink may have a shorter way for them.
+    fn history(&mut self, rank: RankId, row: HistoryRow) -> Result<()> {
+        self.take(Event::Of(rank, RankEvent::History(row)))
+    }
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
     fn take(&mut self, event: Event<'_>) -> Result<()> {
         (**self).take(event)
+    }
+
+    fn history(&mut self, rank: RankId, row: HistoryRow) -> Result<()> {
+        (**self).history(rank, row)
     }
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{
-    Error, Event, Frame, FrameId, LaneId, Op, OpId, OpStack, RankEvent, RankId, Result, Scope, ScopeId,
-    ScopeKind, Sink, Stack, StackId, StrId, Warning,
+    Error, Event, Frame, FrameId, HistoryRow, LaneId, Op, OpId, OpStack, RankEvent, RankId, Result, Scope,
+    ScopeId, ScopeKind, Sink, Stack, StackId, StrId, Warning,
 };
 
 /// Emits events, and keeps track of definitions.
@@ -39,6 +39,11 @@ impl<'s> Definitions<'s> {
     /// Emits an event of the rank.
     pub fn say(&mut self, event: RankEvent) -> Result<()> {
         self.sink.take(Event::Of(self.rank, event))
+    }
+
+    /// Emits an action of an allocator.
+    pub fn history(&mut self, row: HistoryRow) -> Result<()> {
+        self.sink.history(self.rank, row)
     }
 
     /// Emits a warning.

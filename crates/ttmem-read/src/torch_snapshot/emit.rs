@@ -153,7 +153,7 @@ impl<'s, 'h> Emitter<'s, 'h> {
         }
         while let Some(row) = next_by_time(&mut streams) {
             let row = self.with_op(row)?;
-            self.definitions.say(RankEvent::History(row))?;
+            self.definitions.history(row)?;
         }
         Ok(())
     }

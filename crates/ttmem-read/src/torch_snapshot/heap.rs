@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::keys::{self, Key};
-use super::trace::{ParsedEntry, Trace, TraceParser};
+use super::trace::{Fields, ParsedEntry, Trace, TraceParser};
 use crate::history::snapshot::{Line, LineIndex, StackIndex, Stacks};
 
 /// A text of a snapshot; equal texts have the same id.
@@ -100,9 +100,76 @@ pub(super) struct Heap {
     taken: usize,
     traces: Vec<Trace>,
     scratch: Vec<LineIndex>,
+    /// Stacks by the references to their lines, as in the file.
+    by_references: FxHashMap<Box<[u8]>, StackIndex>,
+    /// An object that nothing refers to.
+    unused: Option<ObjectId>,
+    /// The number of entries that went directly to their trace.
+    pub direct: u64,
 }
 
 impl Heap {
+    /// The trace that a list of entries became.
+    pub fn trace_of(&self, list: Value) -> Option<usize> {
+        match self.object(list.object()?) {
+            Object::Trace(trace) => Some(trace as usize),
+            _ => None,
+        }
+    }
+
+    /// Adds an entry to a trace.
+    pub fn add_entry(&mut self, trace: usize, fields: &Fields) {
+        self.direct += 1;
+        let entry = self.parser.entry(fields, &self.texts);
+        if let Some(trace) = self.traces.get_mut(trace) {
+            trace.push(entry);
+        }
+    }
+
+    /// An object that nothing refers to.
+    pub fn unused(&mut self) -> ObjectId {
+        match self.unused {
+            Some(unused) => unused,
+            None => {
+                let unused = self.new_object(Object::Taken);
+                self.unused = Some(unused);
+                unused
+            }
+        }
+    }
+
+    /// A list of lines that is complete.
+    pub fn new_stack(&mut self, stack: Option<StackIndex>) -> ObjectId {
+        self.new_object(Object::Stack(stack))
+    }
+
+    /// The stack of a list of references; `next` takes the first of them. `None` if one does not refer to a line.
+    pub fn stack_by_references<'b>(
+        &mut self,
+        references: &'b [u8],
+        next: impl Fn(&'b [u8]) -> Option<(ObjectId, &'b [u8])>,
+    ) -> Option<StackIndex> {
+        if let Some(known) = self.by_references.get(references) {
+            return Some(*known);
+        }
+        self.scratch.clear();
+        let mut rest = references;
+        while !rest.is_empty() {
+            let (object, after) = next(rest)?;
+            let Object::Line(line) = self.object(object) else { return None };
+            self.scratch.push(line);
+            rest = after;
+        }
+        let stack = self.stacks.add(&self.scratch)?;
+        self.by_references.insert(references.into(), stack);
+        Some(stack)
+    }
+
+    /// The id of a text that has occurred before.
+    pub fn known_text(&mut self, bytes: &[u8]) -> Option<TextId> {
+        self.texts.known(bytes)
+    }
+
     pub fn new_dict(&mut self) -> ObjectId {
         self.new_object(Object::NewDict)
     }
@@ -322,6 +389,7 @@ impl Heap {
     /// Releases the memory of objects, which are no longer needed after the traces and segments were taken.
     pub fn release(&mut self) {
         (self.objects, self.dicts, self.lists, self.pending) = Default::default();
+        self.by_references = FxHashMap::default();
     }
 }
 
@@ -334,19 +402,43 @@ fn pairs(items: &[Value]) -> impl Iterator<Item = (Value, Value)> + '_ {
 pub(super) struct Texts {
     all: Vec<std::sync::Arc<str>>,
     ids: FxHashMap<std::sync::Arc<str>, TextId>,
+    /// The last text that was looked up.
+    last: TextId,
 }
 
 impl Default for Texts {
     fn default() -> Self {
-        let mut texts = Self { all: Vec::new(), ids: FxHashMap::default() };
+        let mut texts = Self { all: Vec::new(), ids: FxHashMap::default(), last: TextId(0) };
         for key in Key::ALL {
             texts.id(key.as_str().as_bytes());
+        }
+        for text in NOTHING {
+            texts.id(text.as_bytes());
         }
         texts
     }
 }
 
+/// Texts that stand for nothing. Their ids follow those of the keys.
+const NOTHING: [&str; 2] = ["", "N/A"];
+
 impl Texts {
+    /// Whether a text stands for nothing.
+    pub fn is_nothing(text: TextId) -> bool {
+        let first = Key::ALL.len();
+        (first..first + NOTHING.len()).contains(&(text.0 as usize))
+    }
+
+    /// The id of a text that has occurred before. Entries repeat the same text again and again.
+    fn known(&mut self, bytes: &[u8]) -> Option<TextId> {
+        if self.all.get(self.last.0 as usize).is_some_and(|last| last.as_bytes() == bytes) {
+            return Some(self.last);
+        }
+        let id = *self.ids.get(std::str::from_utf8(bytes).ok()?)?;
+        self.last = id;
+        Some(id)
+    }
+
     fn id(&mut self, bytes: &[u8]) -> Option<TextId> {
         let text = String::from_utf8_lossy(bytes);
         if let Some(id) = self.ids.get(text.as_ref()) {

@@ -129,7 +129,7 @@ enum Word {
 
 /// The fields of an entry.
 #[derive(Default)]
-struct Fields {
+pub(super) struct Fields {
     action: Option<TextId>,
     addr: u64,
     device_free: u64,
@@ -137,6 +137,34 @@ struct Fields {
     time_us: u64,
     is_internal: bool,
     origin: Origin,
+}
+
+impl Fields {
+    /// Sets the value of a key that is not a list.
+    pub fn set(&mut self, key: Key, value: Value) {
+        // Nothing was recorded if these texts are empty.
+        let said = || value.text().filter(|text| !Texts::is_nothing(*text));
+        match key {
+            Key::Action => self.action = value.text(),
+            Key::Addr => self.addr = value.int().unwrap_or(0),
+            Key::DeviceFree => self.device_free = value.int().unwrap_or(0),
+            Key::Size => self.size = value.int().unwrap_or(0),
+            Key::TimeUs => self.time_us = value.int().unwrap_or(0),
+            Key::Stream => self.origin.stream = value.int().unwrap_or(0),
+            Key::CompileContext => self.origin.context = said(),
+            Key::UserMetadata => self.origin.metadata = said(),
+            Key::InternalMetadata => self.is_internal = said().is_some(),
+            _ => {}
+        }
+    }
+
+    pub fn set_stack(&mut self, stack: Option<StackIndex>) {
+        self.origin.stack = stack;
+    }
+
+    pub fn has_action(&self) -> bool {
+        self.action.is_some()
+    }
 }
 
 impl TraceParser {
@@ -150,35 +178,21 @@ impl TraceParser {
     ) -> ParsedEntry {
         let mut fields = Fields::default();
         for (key, value) in pairs {
-            let Some(key) = key.text().and_then(keys::of) else { continue };
-            let said = |value: Value| value.text().filter(|text| !matches!(texts.get(*text), "" | "N/A"));
-            match key {
-                Key::Action => fields.action = value.text(),
-                Key::Addr => fields.addr = value.int().unwrap_or(0),
-                Key::DeviceFree => fields.device_free = value.int().unwrap_or(0),
-                Key::Size => fields.size = value.int().unwrap_or(0),
-                Key::TimeUs => fields.time_us = value.int().unwrap_or(0),
-                Key::Stream => fields.origin.stream = value.int().unwrap_or(0),
-                Key::Frames => fields.origin.stack = stack_of(value),
-                Key::CompileContext => fields.origin.context = said(value),
-                Key::UserMetadata => fields.origin.metadata = said(value),
-                Key::InternalMetadata => fields.is_internal = said(value).is_some(),
-                Key::ForwardFrames => {
-                    fields.origin.forward = list_of(value).first().and_then(|line| line.text());
+            match (key.text().and_then(keys::of), list_of(value)) {
+                (Some(Key::Frames), _) => fields.set_stack(stack_of(value)),
+                (Some(Key::ForwardFrames), list) => {
+                    fields.origin.forward = list.first().and_then(|line| line.text());
                 }
-                Key::PoolId => {
-                    fields.origin.pool = match list_of(value) {
-                        [Value::Int(a), Value::Int(b)] => Some((*a, *b)),
-                        _ => None,
-                    };
-                }
-                _ => {}
+                (Some(Key::PoolId), [Value::Int(a), Value::Int(b)]) => fields.origin.pool = Some((*a, *b)),
+                (Some(key), _) => fields.set(key, value),
+                (None, _) => {}
             }
         }
         self.entry(&fields, texts)
     }
 
-    fn entry(&mut self, fields: &Fields, texts: &Texts) -> ParsedEntry {
+    /// The entry with these fields.
+    pub fn entry(&mut self, fields: &Fields, texts: &Texts) -> ParsedEntry {
         let Some(word) = fields.action else { return ParsedEntry::Other(None) };
         let meaning = *self.actions.entry(word).or_insert_with(|| match texts.get(word) {
             "user_defined" => Word::UserDefined,
