@@ -170,6 +170,12 @@ impl<T: Copy + PartialEq> FromStep<T> {
         }
     }
 
+    /// Reserves memory for more values.
+    pub fn reserve(&mut self, values: usize) {
+        self.step.reserve_exact(values);
+        self.value.reserve_exact(values);
+    }
+
     /// The value at a step; `None` before the first entry.
     pub fn get(&self, step: Step) -> Option<T> {
         let after = self.step.partition_point(|&from| from <= step);

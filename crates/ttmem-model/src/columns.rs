@@ -1,11 +1,11 @@
 //! Tables stored as columns: rows are passed as structs, and stored as one vector per field.
 
-/// Declares a row struct and its table.
+/// Declares a row struct and its table. `field: Type => Sparse` stores the field in a [`Sparse`](super::Sparse) column.
 macro_rules! columns {
     (
         $(#[$row_doc:meta])* row $row:ident;
         $(#[$table_doc:meta])* table $table:ident;
-        $($(#[$doc:meta])* $field:ident: $type:ty,)*
+        $($(#[$doc:meta])* $field:ident: $type:ty $(=> $column:ident)?,)*
     ) => {
         $(#[$row_doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -16,13 +16,19 @@ macro_rules! columns {
         $(#[$table_doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct $table {
-            $($(#[$doc])* pub $field: Vec<$type>,)*
+            $($(#[$doc])* pub $field: columns!(@column $type $(=> $column)?),)*
         }
 
         impl $table {
             /// Adds a row.
             pub fn push(&mut self, row: $row) {
                 $(self.$field.push(row.$field);)*
+            }
+
+            /// Reserves memory for more rows.
+            #[allow(dead_code, reason = "few tables are filled at once")]
+            pub fn reserve(&mut self, rows: usize) {
+                $(self.$field.reserve_exact(rows);)*
             }
 
             /// The row at `index`, if there is one.
@@ -44,6 +50,8 @@ macro_rules! columns {
             columns!(@len $($field)*);
         }
     };
+    (@column $type:ty) => { Vec<$type> };
+    (@column $type:ty => $column:ident) => { $column<$type> };
     (@len $first:ident $($rest:ident)*) => {
         /// The number of rows.
         pub fn len(&self) -> usize {

@@ -66,27 +66,25 @@ pub enum During {
     ByTime,
 }
 
-columns! {
-    /// One action of an allocator.
-    row HistoryRow;
-    /// Some of a rank's [`History`].
-    table HistoryChunk;
+/// One action of an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryRow {
     /// The pool.
-    pool: PoolId,
+    pub pool: PoolId,
     /// The action.
-    action: HistoryAction,
+    pub action: HistoryAction,
     /// The address.
-    address: u64,
+    pub address: u64,
     /// The requested bytes.
-    bytes: u64,
+    pub bytes: u64,
     /// The size of the block, if known.
-    block: Bytes,
+    pub block: Bytes,
     /// The operation, with its call stack.
-    op: OpId,
+    pub op: OpId,
     /// The call.
-    during: During,
+    pub during: During,
     /// The time.
-    time: Nanoseconds,
+    pub time: Nanoseconds,
 }
 
 /// The number of rows in a chunk.
@@ -96,35 +94,105 @@ const CHUNK: usize = 1 << 14;
 /// are released one by one while the rows are placed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    chunks: Vec<HistoryChunk>,
+    chunks: Vec<Chunk>,
+}
+
+/// Rows of one kind. All fields of a row are used together, so they are stored together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Chunk {
+    Usual(Vec<UsualRow>),
+    /// Any rows, so that rows of both kinds that alternate do not make a chunk each.
+    Any(Vec<HistoryRow>),
+}
+
+/// A row with an unknown block size, whose call follows from its time: 32 bytes instead of 56.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UsualRow {
+    address: u64,
+    bytes: u64,
+    time: Nanoseconds,
+    op: OpId,
+    pool: u16,
+    action: HistoryAction,
+}
+
+impl UsualRow {
+    fn new(row: &HistoryRow) -> Option<Self> {
+        let HistoryRow { pool, action, address, bytes, block, op, during, time } = *row;
+        let pool = u16::try_from(pool.index()).ok()?;
+        let is_usual = block == Bytes::UNKNOWN && during == During::ByTime;
+        is_usual.then_some(Self { address, bytes, time, op, pool, action })
+    }
+
+    fn row(self) -> Option<HistoryRow> {
+        let Self { address, bytes, time, op, pool, action } = self;
+        let (pool, block, during) = (PoolId::new(pool.into())?, Bytes::UNKNOWN, During::ByTime);
+        Some(HistoryRow { pool, action, address, bytes, block, op, during, time })
+    }
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        match self {
+            Self::Usual(rows) => rows.len(),
+            Self::Any(rows) => rows.len(),
+        }
+    }
+
+    /// The rows of both kinds; one of the iterators is empty.
+    fn iter(&self) -> impl Iterator<Item = HistoryRow> + '_ {
+        let (usual, any): (&[UsualRow], &[HistoryRow]) = match self {
+            Self::Usual(rows) => (rows, &[]),
+            Self::Any(rows) => (&[], rows),
+        };
+        usual.iter().filter_map(|row| row.row()).chain(any.iter().copied())
+    }
 }
 
 impl History {
     /// Adds a row.
     pub fn push(&mut self, row: HistoryRow) {
-        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
-            Some(chunk) => chunk.push(row),
-            None => {
-                let mut chunk = HistoryChunk::default();
-                chunk.push(row);
-                self.chunks.push(chunk);
+        // The first chunk grows, because most histories are short.
+        let capacity = if self.chunks.is_empty() { 0 } else { CHUNK };
+        let last = self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK);
+        match (UsualRow::new(&row), last) {
+            (Some(row), Some(Chunk::Usual(rows))) => rows.push(row),
+            (_, Some(Chunk::Any(rows))) => rows.push(row),
+            (Some(row), _) => {
+                let mut rows = Vec::with_capacity(capacity);
+                rows.push(row);
+                self.chunks.push(Chunk::Usual(rows));
             }
+            (None, _) => self.chunks.push(Chunk::Any(vec![row])),
         }
     }
 
     /// All rows, in order.
     pub fn iter(&self) -> impl Iterator<Item = HistoryRow> + '_ {
-        self.chunks.iter().flat_map(HistoryChunk::iter)
+        self.chunks.iter().flat_map(Chunk::iter)
     }
 
-    /// The calls of all rows, in order.
+    /// The calls of the rows whose call does not follow from their time.
     pub fn during_mut(&mut self) -> impl Iterator<Item = &mut During> {
-        self.chunks.iter_mut().flat_map(|chunk| &mut chunk.during)
+        self.chunks
+            .iter_mut()
+            .flat_map(|chunk| match chunk {
+                Chunk::Usual(_) => [].iter_mut(),
+                Chunk::Any(rows) => rows.iter_mut(),
+            })
+            .map(|row| &mut row.during)
+    }
+
+    /// Passes all rows to a function, in order. Each chunk is released after its last row.
+    pub fn consume(self, mut take: impl FnMut(&HistoryRow)) {
+        for chunk in self.chunks {
+            chunk.iter().for_each(|row| take(&row));
+        }
     }
 
     /// The number of rows.
     pub fn len(&self) -> usize {
-        self.chunks.iter().map(HistoryChunk::len).sum()
+        self.chunks.iter().map(Chunk::len).sum()
     }
 
     /// Whether there are no rows.
@@ -133,14 +201,36 @@ impl History {
     }
 }
 
-impl IntoIterator for History {
-    type Item = HistoryRow;
-    type IntoIter = Box<dyn Iterator<Item = HistoryRow>>;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// All rows, in order. Each chunk is released after its last row.
-    fn into_iter(self) -> Self::IntoIter {
-        let rows = |chunk: HistoryChunk| (0..chunk.len()).filter_map(move |index| chunk.get(index));
-        Box::new(self.chunks.into_iter().flat_map(rows))
+    #[test]
+    fn rows_of_both_kinds_stay_in_order() {
+        let usual = HistoryRow {
+            pool: PoolId::new(3).unwrap(),
+            action: HistoryAction::Freed,
+            address: u64::MAX,
+            bytes: 7,
+            block: Bytes::UNKNOWN,
+            op: OpId::new(9).unwrap(),
+            during: During::ByTime,
+            time: 11,
+        };
+        let in_call = HistoryRow { during: During::NoCall, ..usual };
+        let known = HistoryRow { block: Bytes::known(512), ..usual };
+        let far = HistoryRow { pool: PoolId::new(1 << 20).unwrap(), ..usual };
+        let rows: Vec<HistoryRow> =
+            [usual, in_call, known, usual, usual, far].into_iter().cycle().take(3 * CHUNK).collect();
+        let mut history = History::default();
+        for row in &rows {
+            history.push(*row);
+        }
+        assert_eq!((history.len(), history.iter().collect::<Vec<_>>()), (rows.len(), rows.clone()));
+        let mut found = Vec::new();
+        history.consume(|row| found.push(*row));
+        assert_eq!(found, rows);
+        assert_eq!(size_of::<UsualRow>(), 32);
     }
 }
 

@@ -16,11 +16,13 @@ macro_rules! ids {
 
         impl $name {
             /// The id of row `index`; `None` if the index is too large for an id.
+            #[inline]
             pub fn new(index: usize) -> Option<Self> {
                 u32::try_from(index).ok()?.checked_add(1).and_then(NonZeroU32::new).map(Self)
             }
 
             /// The row of this id.
+            #[inline]
             pub fn index(self) -> usize {
                 self.0.get() as usize - 1
             }
@@ -88,26 +90,31 @@ impl Moment {
     pub const MAX_STEPS: u32 = u32::MAX / 2 - 1;
 
     /// Right before `step`.
+    #[inline]
     pub fn before(step: Step) -> Self {
         Self(step.min(Self::MAX_STEPS) * 2 + 1)
     }
 
     /// Right after `step`.
+    #[inline]
     pub fn after(step: Step) -> Self {
         Self(step.min(Self::MAX_STEPS) * 2 + 2)
     }
 
     /// The last moment of a position: after the events between programs, before its step.
+    #[inline]
     pub fn late(position: Position) -> Self {
         Self::before(position)
     }
 
     /// The first moment of a position: right after the step before it.
+    #[inline]
     pub fn early(position: Position) -> Self {
         Self(position.min(Self::MAX_STEPS) * 2)
     }
 
     /// The position of this moment.
+    #[inline]
     pub fn position(self) -> Position {
         self.0 / 2
     }
@@ -119,11 +126,13 @@ impl Moment {
     }
 
     /// The moment as a number, for tables indexed by it.
+    #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
     /// The moment with that number.
+    #[inline]
     pub fn from_index(index: usize) -> Option<Self> {
         u32::try_from(index).ok().map(Self)
     }

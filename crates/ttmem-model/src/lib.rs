@@ -24,6 +24,7 @@ mod profile;
 mod reserved;
 pub mod rules;
 mod segment;
+mod sparse;
 mod stack;
 mod strings;
 mod tables;
@@ -55,6 +56,7 @@ pub use pool::{Block, BlockMap, Cursor, Curve, CurveKind, Moments, Pool, Reading
 pub use profile::{Made, Profile, Rank};
 pub use reserved::{AllocatorRules, ROUNDING_CLASSES, ReservedSegment, ReservedSegments};
 pub use segment::{Change, Cumulative, DramUsage, L1Usage, Segment};
+pub use sparse::Sparse;
 pub use stack::{Frame, OpStack, OpStacks, Stack, StackRows, Stacks};
 pub use strings::Strings;
 pub use tables::{

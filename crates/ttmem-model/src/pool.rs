@@ -1,5 +1,7 @@
 //! Memory pools and their observed states.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{AllocatorRules, BankLayout, Moment, StrId, Totals};
@@ -22,8 +24,11 @@ pub struct Pool {
     /// Set if the readings are samples, so it may have been higher in between; the inner value is the true peak, if the
     /// input states it. `None`: every relevant change was observed.
     pub sampled: Option<Option<u64>>,
-    /// The observed values, by kind.
-    pub curves: Vec<(CurveKind, Curve)>,
+    /// Whether the allocated bytes are the sum of the tensors at every moment, because both were computed from the same
+    /// history.
+    pub is_sum_of_tensors: bool,
+    /// The observed values, by kind. Curves that are equal may be one.
+    pub curves: Vec<(CurveKind, Arc<Curve>)>,
     /// The block tables kept at some moments, in order.
     pub maps: Vec<BlockMap>,
     /// The moments when the pool was observed.
@@ -130,6 +135,7 @@ impl Pool {
             rules: None,
             totals: None,
             sampled: None,
+            is_sum_of_tensors: false,
             curves,
             maps: Vec::new(),
             observed,
@@ -144,19 +150,26 @@ impl Pool {
         }
         for (kind, value) in reading.values() {
             let Some(value) = value else { continue };
-            match self.curves.iter().position(|(have, _)| *have >= kind) {
-                Some(index) if self.curves[index].0 == kind => self.curves[index].1.push(at, value),
-                found => {
-                    // In the order of kinds, so that the order of readings does not matter.
-                    let curve = Curve { at: vec![at], value: vec![value] };
-                    self.curves.insert(found.unwrap_or(self.curves.len()), (kind, curve));
-                }
+            match self.curves.iter_mut().find(|(have, _)| *have == kind) {
+                Some((_, curve)) => Arc::make_mut(curve).push(at, value),
+                None => self.set_curve(kind, Curve { at: vec![at], value: vec![value] }.into()),
             }
         }
         true
     }
 
-    /// Records that the pool's values have not changed. Returns `false` if it is earlier than the last reading.
+    /// Sets the curve of one kind. Its moments must have been observed.
+    pub fn set_curve(&mut self, kind: CurveKind, curve: Arc<Curve>) {
+        // In the order of kinds, so that the order of readings does not matter.
+        let index = self.curves.partition_point(|(have, _)| *have < kind);
+        match self.curves.get_mut(index).filter(|(have, _)| *have == kind) {
+            Some((_, have)) => *have = curve,
+            None => self.curves.insert(index, (kind, curve)),
+        }
+    }
+
+    /// Records that the pool was observed. Returns `false` if it is earlier than the last reading.
+    #[inline]
     pub fn look(&mut self, at: Moment) -> bool {
         if at == Moment::NEVER || self.latest.is_some_and(|latest| at < latest) {
             return false;
@@ -181,7 +194,7 @@ impl Pool {
 
     /// The curve of one kind, if the input has it.
     pub fn curve(&self, kind: CurveKind) -> Option<&Curve> {
-        self.curves.iter().find(|(have, _)| *have == kind).map(|(_, curve)| curve)
+        self.curves.iter().find(|(have, _)| *have == kind).map(|(_, curve)| curve.as_ref())
     }
 
     /// The last reading at or before `at`, even if the pool was not observed at `at`.
@@ -206,11 +219,19 @@ pub struct Curve {
 }
 
 impl Curve {
-    fn push(&mut self, at: Moment, value: u64) {
+    /// Adds the value at a moment, which must not be earlier than the last one.
+    #[inline]
+    pub fn push(&mut self, at: Moment, value: u64) {
         if self.value.last() != Some(&value) {
             self.at.push(at);
             self.value.push(value);
         }
+    }
+
+    /// Reserves memory for more changes.
+    pub fn reserve(&mut self, changes: usize) {
+        self.at.reserve_exact(changes);
+        self.value.reserve_exact(changes);
     }
 
     /// The value at a moment.
@@ -262,7 +283,14 @@ impl<'a> Cursor<'a> {
         self
     }
 
+    /// The moment of the next change after the last query.
+    #[inline]
+    pub fn next_change(&self) -> Option<Moment> {
+        self.at.get(self.next).copied()
+    }
+
     /// The value at a moment, which must not be earlier than that of the last query.
+    #[inline]
     pub fn value_at(&mut self, at: Moment) -> Option<u64> {
         while self.at.get(self.next).is_some_and(|moment| *moment <= at) {
             self.next += 1;
@@ -279,6 +307,7 @@ pub struct Moments {
 
 impl Moments {
     /// Adds a moment.
+    #[inline]
     pub fn insert(&mut self, at: Moment) {
         let (word, bit) = (at.index() / 64, at.index() % 64);
         if at == Moment::NEVER {
@@ -291,6 +320,7 @@ impl Moments {
     }
 
     /// Whether it contains a moment.
+    #[inline]
     pub fn contains(&self, at: Moment) -> bool {
         self.words.get(at.index() / 64).is_some_and(|word| word >> (at.index() % 64) & 1 == 1)
     }

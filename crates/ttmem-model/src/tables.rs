@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::columns::columns;
 use super::{
-    ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, RunId, SessionId, Step, StrId, TensorId, TypeId,
+    ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, RunId, SessionId, Sparse, Step, StrId, TensorId, TypeId,
 };
 
 columns! {
@@ -15,9 +15,9 @@ columns! {
     /// The operation.
     op: OpId,
     /// The run; `None` if the input has no programs.
-    run: Option<RunId>,
+    run: Option<RunId> => Sparse,
     /// The position in the source.
-    offset: u64,
+    offset: u64 => Sparse,
     /// Additional facts.
     marks: StepMarks,
 }
@@ -62,7 +62,7 @@ columns! {
     /// The allocations of a rank.
     table Tensors;
     /// The type, if the input has types.
-    ty: Option<TypeId>,
+    ty: Option<TypeId> => Sparse,
     /// The pool.
     pool: PoolId,
     /// The bytes per bank.
@@ -74,13 +74,13 @@ columns! {
     /// The class.
     class: Class,
     /// The run that gave it its first name.
-    run: Option<RunId>,
+    run: Option<RunId> => Sparse,
     /// That name: `%12`, `%5#1`, `%arg3`.
-    ssa: Option<StrId>,
+    ssa: Option<StrId> => Sparse,
     /// The step that made it; `None` if it was allocated before the program.
     step: Option<StepNumber>,
     /// The name of the argument.
-    name: Option<StrId>,
+    name: Option<StrId> => Sparse,
 }
 
 /// An optional step number in four bytes.

@@ -141,7 +141,7 @@ pub struct Transient {
 }
 
 /// Bytes lost to fragmentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Waste {
     /// The most bytes that blocks were larger than requested.
@@ -152,6 +152,20 @@ pub struct Waste {
     pub external: u64,
     /// The position of that moment.
     pub external_position: Position,
+    /// The same in equal parts of the run, in order.
+    pub over_time: Vec<WasteInPart>,
+}
+
+/// The most bytes lost to fragmentation in a part of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct WasteInPart {
+    /// The last position of the part.
+    pub last: Position,
+    /// The most bytes that blocks were larger than requested.
+    pub internal: u64,
+    /// The most bytes that were reserved but not active.
+    pub external: u64,
 }
 
 /// The parameters of [`allocations`].
@@ -240,7 +254,7 @@ pub(crate) fn allocations(
         groups: listed,
         busiest: all.iter().take(request.top).map(row).collect(),
         largest_transient: transient.map(|(bytes, tensor)| described_transient(profile, rank, bytes, tensor)),
-        waste: crate::analyze::reserved::waste(account.pool),
+        waste: crate::analyze::reserved::waste(account.pool, rank.end()),
         reserved: reserved_pools(rank, account.id),
     })
 }

@@ -220,7 +220,7 @@ impl<'a> Executed<'a> {
         let mut seen: FxHashSet<(usize, OpId, StrId)> = FxHashSet::default();
         let runs = (0..rank.runs.len()).map(RunId::new);
         let modules: Vec<Option<usize>> = runs.map(|run| rank.module_of(run?).map(ModuleId::index)).collect();
-        for (op, run) in rank.steps.op.iter().zip(&rank.steps.run) {
+        for (op, run) in rank.steps.op.iter().zip(rank.steps.run.iter()) {
             let Some(run) = *run else { continue };
             let Some(module) = modules.get(run.index()).copied().flatten() else { continue };
             // Several programs of one graph may contain the same operation; each has its own line.

@@ -83,10 +83,11 @@ pub struct LedgerSetting {
 }
 
 impl View<'_> {
-    /// The parts of the device's memory at an error.
+    /// The parts of the device's memory at an error. A history has the levels of the allocator anyway, and nothing about
+    /// the rest of the device.
     pub(super) fn ledger(&self, verdict: &Verdict<'_>) -> Option<LedgerSummary> {
         let fault = self.rank.ledger(verdict.fault)?;
-        let breakdown = verdict.breakdown.as_ref()?;
+        let breakdown = verdict.breakdown.as_ref().filter(|_| !verdict.is_from_history())?;
         let ledger = &breakdown.ledger;
         let bytes = |amount: Option<Amount>| amount.map(|amount| amount.bytes);
         let source = ledger.source.map(|source| self.text(source));

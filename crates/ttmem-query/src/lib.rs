@@ -44,7 +44,7 @@ mod ways_out;
 pub mod words;
 
 pub use about::{About, AboutPeak, Extent, ShownPeak};
-pub use allocations::{AllocationGroup, Allocations, GroupBy, Sum, Transient, Waste};
+pub use allocations::{AllocationGroup, Allocations, GroupBy, Sum, Transient, Waste, WasteInPart};
 pub use analyze::fragmentation::Severity;
 pub use analyze::reserved::ReservedPool;
 pub use answer::{

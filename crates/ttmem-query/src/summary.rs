@@ -271,9 +271,18 @@ impl<'a> View<'a> {
         let main = self.failed_pool(fault).or(tight).or(dram);
         let dram_account = dram.and_then(|index| self.accounts.get(index));
         let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
-        let moments: Vec<(String, PoolMoment)> = with_peaks()
-            .map(|(account, peak)| (self.name(account), self.peak_moment(account, peak)))
-            .collect();
+        // The analyses that look at every step take most of the time, so they run at the same time.
+        let (added, (moments, allocations)) = rayon::join(
+            || dram_account.map_or_else(Vec::new, |account| effects::added(account, self.span)),
+            || {
+                let moment = |(account, peak): (&Account<'_>, _)| {
+                    (self.name(account), self.peak_moment(account, peak))
+                };
+                let moments: Vec<(String, PoolMoment)> = with_peaks().map(moment).collect();
+                let peak = main.and_then(|main| peaks.get(main).copied().flatten());
+                (moments, main.and_then(|main| self.allocations(main, peak)))
+            },
+        );
         Ok(RankSummary {
             rank: self.rank.label.map(|label| self.text(label)),
             process: process(self.rank),
@@ -293,14 +302,14 @@ impl<'a> View<'a> {
                 fault.and_then(|fault| fault.pool).map(|pool| self.profile.text(pool)),
                 dram_account.map(|account| self.profile.text(account.pool.name)),
             ),
-            allocations: main.and_then(|main| self.allocations(main, peaks.get(main).copied().flatten())),
+            allocations,
             l1,
             peak: main.and_then(|main| moments.get(main)).map(|(_, moment)| moment.clone()),
             peaks: Named(moments),
             at: self.request.at.map(|at| self.at(at)).transpose()?,
             padding: dram_peak.and_then(|(account, at)| self.padding(account.id, at)),
-            suspects: dram_account.map_or_else(Vec::new, |account| self.suspects(account)),
-            increases: dram_account.map_or_else(Vec::new, |account| self.increases(account)),
+            suspects: self.suspects(&added),
+            increases: dram_account.map_or_else(Vec::new, |account| self.increases(account, &added)),
             outside: self.accounts.iter().flat_map(|account| self.outside(account)).collect(),
             fragmentation: Named(
                 self.accounts
@@ -722,8 +731,8 @@ impl<'a> View<'a> {
         })
     }
 
-    fn suspects(&self, account: &Account<'_>) -> Vec<Suspect> {
-        let largest = effects::largest(account, self.span, self.request.top.unwrap_or(RANKED));
+    fn suspects(&self, added: &[(Step, u64)]) -> Vec<Suspect> {
+        let largest = effects::largest(added, self.request.top.unwrap_or(RANKED));
         largest.into_iter().map(|(step, added)| self.suspect(step, added)).collect()
     }
 
@@ -741,7 +750,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn increases(&self, account: &Account<'_>) -> Vec<Increase> {
+    fn increases(&self, account: &Account<'_>, added: &[(Step, u64)]) -> Vec<Increase> {
         let count = self.request.top.unwrap_or(RANKED);
         let increase = |repeated: effects::Repeated| {
             let step = self.suspect(repeated.first, repeated.added);
@@ -759,7 +768,7 @@ impl<'a> View<'a> {
                 added_per_bank: repeated.added,
             }
         };
-        effects::increases(self.profile, account, self.span, count).into_iter().map(increase).collect()
+        effects::increases(self.profile, account, added, count).into_iter().map(increase).collect()
     }
 
     fn outside(&self, account: &Account<'_>) -> Vec<Outside> {

@@ -50,19 +50,19 @@ fn headline_of(pool: Option<&str>, verdict: &Verdict<'_>) -> String {
 impl View<'_> {
     /// The headline, detail and advice of a verdict.
     pub(super) fn statement(&self, verdict: &Verdict<'_>) -> Statement {
-        if let Some(breakdown) = &verdict.breakdown {
+        let has_parts = !verdict.is_from_history() || verdict.cause == Cause::MemoryLimit;
+        if let Some(breakdown) = verdict.breakdown.as_ref().filter(|_| has_parts) {
             return self.ledger_statement(verdict, breakdown);
         }
         let pool = verdict.fault.pool.map(|pool| self.profile.text(pool));
         let step = verdict.fault.step.map(|step| self.failed_step(step));
         let who = step.unwrap_or_else(|| self.failed_operation(verdict));
         let what = if verdict.detail.is_refusal { need(pool, verdict) } else { self.request(verdict) };
-        let detail = format!(
-            "{who} {what}{}{}{}",
-            self.owner(verdict),
-            self.held_then(verdict),
-            continued(self.rank, verdict)
-        );
+        let owner = self.owner(verdict);
+        let held = self.held_then(verdict);
+        let continued = continued(self.rank, verdict).map(str::to_owned);
+        let parts = [Some(format!("{who} {what}{owner}")), held, continued];
+        let detail = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
         Statement::new(headline_of(pool, verdict)).detail(detail).advice(advice(pool, verdict))
     }
 
@@ -125,7 +125,7 @@ impl View<'_> {
     }
 
     /// `Step 107, ttnn.full at "cache.13",`.
-    fn failed_step(&self, step: Step) -> String {
+    pub(super) fn failed_step(&self, step: Step) -> String {
         let Some(op) = self.profile.op_name(self.rank, step) else { return format!("Step {step}") };
         let loc =
             self.profile.op_loc(self.rank, step).map(|loc| format!(" at {}", brief_line(loc, MAX_LOCATION)));
@@ -156,11 +156,11 @@ impl View<'_> {
     }
 
     /// The sentence about the memory held by tensors when an allocation of a recorded program failed.
-    fn held_then(&self, verdict: &Verdict<'_>) -> String {
-        let Some(held) = self.allocated_then(verdict) else { return String::new() };
+    pub(super) fn held_then(&self, verdict: &Verdict<'_>) -> Option<String> {
+        let held = self.allocated_then(verdict)?;
         let step = verdict.fault.step;
         let see = step.map_or_else(String::new, |step| format!(" (`--at {step}` lists them)"));
-        format!(" Tensors held {} at that point{see}.", size(held))
+        Some(format!("Tensors held {} at that point{see}.", size(held)))
     }
 }
 
@@ -272,9 +272,9 @@ fn needed(verdict: &Verdict<'_>) -> Option<u64> {
 }
 
 /// The sentence about an error that did not end the program. In a log, other lines may follow the end of a program.
-fn continued(rank: &Rank, verdict: &Verdict<'_>) -> &'static str {
+pub(super) fn continued(rank: &Rank, verdict: &Verdict<'_>) -> Option<&'static str> {
     let has_continued = !verdict.fault.ended_program && !rank.has_only_faults();
-    if has_continued { " The program continued after this error." } else { "" }
+    has_continued.then_some("The program continued after this error.")
 }
 
 fn advice(pool: Option<&str>, verdict: &Verdict<'_>) -> String {

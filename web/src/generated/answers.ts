@@ -1571,6 +1571,18 @@ export type Waste = {
   external: number,
   /** The position of that moment. */
   external_position: number,
+  /** The same in equal parts of the run, in order. */
+  over_time: Array<WasteInPart>,
+};
+
+/** The most bytes lost to fragmentation in a part of the run. */
+export type WasteInPart = {
+  /** The last position of the part. */
+  last: number,
+  /** The most bytes that blocks were larger than requested. */
+  internal: number,
+  /** The most bytes that were reserved but not active. */
+  external: number,
 };
 
 /** A change after which the program does not fail at this point, verified by replaying its allocations. */

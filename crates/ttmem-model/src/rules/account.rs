@@ -3,7 +3,7 @@
 //! Most analyses compare the two, so both are prepared once.
 
 use super::live::LiveSums;
-use crate::{Cursor, CurveKind, Moment, Pool, PoolId, Position, Rank};
+use crate::{Cursor, Curve, CurveKind, Moment, Pool, PoolId, Position, Rank};
 
 /// A pool of a rank, prepared for queries.
 #[derive(Debug)]
@@ -14,10 +14,19 @@ pub struct Account<'a> {
     pub id: PoolId,
     /// The pool.
     pub pool: &'a Pool,
-    /// The sums of its tensors; `None` if the input has no tensors.
-    sums: Option<LiveSums>,
+    explained: Explained<'a>,
     /// The start positions of top-level programs.
     starts: Vec<Position>,
+}
+
+/// The sums of a pool's tensors over time.
+#[derive(Debug)]
+enum Explained<'a> {
+    /// The input has no tensors.
+    Unknown,
+    Sums(LiveSums),
+    /// The allocated bytes are these sums.
+    Curve(&'a Curve),
 }
 
 /// The allocated bytes of a pool at a moment.
@@ -33,28 +42,51 @@ impl<'a> Account<'a> {
     /// The account of a pool.
     pub fn new(rank: &'a Rank, id: PoolId) -> Option<Self> {
         let pool = rank.pools.get(id.index())?;
+        let explained = match pool.curve(CurveKind::Allocated) {
+            _ if !rank.has_tensors() => Explained::Unknown,
+            Some(curve) if pool.is_sum_of_tensors => Explained::Curve(curve),
+            _ => Explained::Sums(LiveSums::new(rank, id)),
+        };
         Some(Self {
             rank,
             id,
             pool,
-            sums: rank.has_tensors().then(|| LiveSums::new(rank, id)),
+            explained,
             starts: rank.top_level_runs().map(|(_, run)| run.first).collect(),
         })
     }
 
     /// The sum of the live tensors per bank at a moment; `None` if the input has no tensors.
     pub fn explained(&self, at: Moment) -> Option<u64> {
-        self.sums.as_ref().map(|sums| sums.at(at))
+        match &self.explained {
+            Explained::Unknown => None,
+            Explained::Sums(sums) => Some(sums.at(at)),
+            Explained::Curve(curve) => Some(curve.value_at(at).unwrap_or(0)),
+        }
+    }
+
+    /// Whether the tensors explain all allocated bytes at every moment, so that nothing has to be compared.
+    pub fn is_all_explained(&self) -> bool {
+        matches!(self.explained, Explained::Curve(_))
     }
 
     /// A cursor over the sums of the live tensors, from a moment on.
     pub fn explained_cursor(&self, from: Moment) -> Option<Cursor<'_>> {
-        self.sums.as_ref().map(|sums| sums.cursor().starting_at(from))
+        let cursor = match &self.explained {
+            Explained::Unknown => None,
+            Explained::Sums(sums) => Some(sums.cursor()),
+            Explained::Curve(curve) => Some(curve.cursor()),
+        };
+        cursor.map(|cursor| cursor.starting_at(from))
     }
 
     /// The moments when the sum of the live tensors changes, in order.
     pub fn explained_moments(&self) -> &[Moment] {
-        self.sums.as_ref().map_or(&[], LiveSums::moments)
+        match &self.explained {
+            Explained::Unknown => &[],
+            Explained::Sums(sums) => sums.moments(),
+            Explained::Curve(curve) => &curve.at,
+        }
     }
 
     /// The allocated bytes at a moment: the observed value, or the last state before plus the changes of the steps
@@ -80,7 +112,7 @@ impl<'a> Account<'a> {
     /// All readings of the allocated bytes, in order, including unchanged ones.
     pub fn readings(&self) -> impl Iterator<Item = (Moment, u64)> + '_ {
         let curve = self.pool.curve(CurveKind::Allocated);
-        let mut changes = curve.into_iter().flat_map(crate::Curve::changes).peekable();
+        let mut changes = curve.into_iter().flat_map(Curve::changes).peekable();
         let mut moments = self.pool.observed.iter();
         let mut now: Option<Moment> = None;
         let mut value = None;

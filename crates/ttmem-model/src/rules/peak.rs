@@ -24,10 +24,14 @@ impl Peak {
 /// Readings are rounded, so several moments may show the same highest number. If the tensors distinguish those moments
 /// (by less than the rounding error), they decide; otherwise the first one counts.
 pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
-    let plateaus: Vec<Plateau> = plateaus(account, span).collect();
-    let per_bank = plateaus.iter().map(|plateau| plateau.value).max()?;
-    let mut highest = plateaus
-        .iter()
+    let mut per_bank: Option<u64> = None;
+    for plateau in plateaus(account, span) {
+        if per_bank.is_none_or(|most| plateau.value > most) && plateau.is_seen(account) {
+            per_bank = Some(plateau.value);
+        }
+    }
+    let per_bank = per_bank?;
+    let mut highest = plateaus(account, span)
         .filter(|plateau| plateau.value == per_bank)
         .flat_map(|plateau| account.pool.observed.range(plateau.from, plateau.until));
     let first = highest.next()?;
@@ -60,7 +64,14 @@ struct Plateau {
     value: u64,
 }
 
-/// The observed plateaus of a pool within a span.
+impl Plateau {
+    /// Whether the pool was observed in this period.
+    fn is_seen(&self, account: &Account<'_>) -> bool {
+        account.pool.observed.range(self.from, self.until).next().is_some()
+    }
+}
+
+/// The plateaus of a pool within a span.
 fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Plateau> + 'a {
     let (start, last) = (span.start(), span.last(account.rank));
     let curve = account.pool.curve(CurveKind::Allocated);
@@ -72,8 +83,7 @@ fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Pl
         let from = at.max(start);
         // Two changes may have the same moment; the first of them was observed at that moment too.
         let until = end.map_or(last, |end| if end == at { end } else { end.earlier() }).min(last);
-        let seen = from <= until && account.pool.observed.range(from, until).next().is_some();
-        seen.then_some(Plateau { from, until, value })
+        (from <= until).then_some(Plateau { from, until, value })
     })
 }
 

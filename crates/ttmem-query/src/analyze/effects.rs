@@ -17,6 +17,7 @@ pub fn effects<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item =
         account,
         measured: account.pool.curve(CurveKind::Allocated).map(|curve| curve.cursor()),
         reconstructed: account.explained_cursor(Moment::before(span.first)),
+        last: None,
     };
     (span.first..span.end).map(move |step| (step, sweep.effect(step)))
 }
@@ -26,15 +27,28 @@ struct Sweep<'a> {
     account: &'a Account<'a>,
     measured: Option<Cursor<'a>>,
     reconstructed: Option<Cursor<'a>>,
+    /// The state after the last step, if it was observed right then.
+    last: Option<u64>,
 }
 
 impl Sweep<'_> {
     fn effect(&mut self, step: Step) -> Option<i64> {
         let (before, after) = (Moment::before(step), Moment::after(step));
+        let observed = &self.account.pool.observed;
+        // The usual case if every step is observed: the state before this step is that after the last one.
+        if let Some(last) = self.last.take()
+            && observed.contains(after)
+            && !observed.contains(before)
+            && self.account.is_same_state(Moment::early(step), before)
+        {
+            self.last = self.measured.as_mut().and_then(|cursor| cursor.value_at(after));
+            return self.last.map(|now| difference(now, last));
+        }
         let measured = self.state_after(step).and_then(|observed| {
             let cursor = self.measured.as_mut()?;
-            let (before, after) = (cursor.value_at(before)?, cursor.clone().value_at(observed)?);
-            Some(difference(after, before))
+            let (before, now) = (cursor.value_at(before)?, cursor.clone().value_at(observed)?);
+            self.last = (observed == after).then_some(now);
+            Some(difference(now, before))
         });
         measured.or_else(|| {
             let cursor = self.reconstructed.as_mut()?;
@@ -64,12 +78,20 @@ impl Sweep<'_> {
     }
 }
 
-/// The steps of a span with the largest increases, largest first.
-pub fn largest(account: &Account<'_>, span: Span, most: usize) -> Vec<(Step, u64)> {
-    let added = |(step, effect): (Step, Option<i64>)| Some((u64::try_from(effect?).ok()?, Reverse(step)));
-    let mut heap = BinaryHeap::new();
-    for step in effects(account, span).filter_map(added).filter(|(added, _)| *added > account.pool.quantum) {
-        heap.push(Reverse(step));
+/// The steps of a span that added more memory than the rounding of the readings, with the bytes per bank.
+pub fn added(account: &Account<'_>, span: Span) -> Vec<(Step, u64)> {
+    let added = |(step, effect): (Step, Option<i64>)| Some((step, u64::try_from(effect?).ok()?));
+    effects(account, span).filter_map(added).filter(|(_, added)| *added > account.pool.quantum).collect()
+}
+
+/// The largest increases among those of [`added`], largest first.
+pub fn largest(added: &[(Step, u64)], most: usize) -> Vec<(Step, u64)> {
+    let mut heap: BinaryHeap<Reverse<(u64, Reverse<Step>)>> = BinaryHeap::new();
+    for &(step, added) in added {
+        if heap.len() == most && heap.peek().is_none_or(|Reverse((least, _))| added <= *least) {
+            continue;
+        }
+        heap.push(Reverse((added, Reverse(step))));
         if heap.len() > most {
             heap.pop();
         }
@@ -92,22 +114,39 @@ pub struct Repeated {
     pub locations: Vec<StrId>,
 }
 
-/// The steps of a span that added the most memory, identical ones as one; the largest increase first.
+/// The steps that added the most memory, identical ones as one; the largest increase first. The increases are those of
+/// [`added`].
 ///
 /// Increases that differ by no more than the rounding of the readings are the same.
-pub fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: usize) -> Vec<Repeated> {
+pub fn increases(
+    profile: &Profile,
+    account: &Account<'_>,
+    all: &[(Step, u64)],
+    count: usize,
+) -> Vec<Repeated> {
     // The same type of two graphs has two numbers, so types are compared by their content.
     type Key<'a> = (Option<&'a str>, Option<(&'a [u64], StrId)>);
     let quantum = account.pool.quantum;
-    let mut found: FxHashMap<Key<'_>, BTreeMap<u64, Repeated>> = FxHashMap::default();
+    let mut kinds: FxHashMap<Key<'_>, usize> = FxHashMap::default();
+    let mut kind_of: Vec<Option<usize>> = vec![None; profile.ops.len()];
+    let mut found: Vec<BTreeMap<u64, Repeated>> = Vec::new();
     let mut seen: FxHashSet<(Step, StrId)> = FxHashSet::default();
-    for (step, effect) in effects(account, span) {
-        let added = effect.and_then(|effect| u64::try_from(effect).ok());
-        let Some(added) = added.filter(|added| *added > quantum) else { continue };
+    for &(step, added) in all {
         let op = account.rank.op_id(step);
-        let ty = op.and_then(|op| profile.tensor_type(profile.ops.result_type(op)?));
-        let key = (profile.op_name(account.rank, step), ty.map(|ty| (&ty.shape[..], ty.dtype)));
-        let known = found.entry(key).or_default();
+        let known_kind = op.and_then(|op| kind_of.get(op.index()).copied().flatten());
+        let kind = known_kind.unwrap_or_else(|| {
+            let ty = op.and_then(|op| profile.tensor_type(profile.ops.result_type(op)?));
+            let key = (profile.op_name(account.rank, step), ty.map(|ty| (&ty.shape[..], ty.dtype)));
+            let next = kinds.len();
+            *kinds.entry(key).or_insert(next)
+        });
+        if let Some(slot) = op.and_then(|op| kind_of.get_mut(op.index())) {
+            *slot = Some(kind);
+        }
+        if found.len() <= kind {
+            found.push(BTreeMap::new());
+        }
+        let known = &mut found[kind];
         let near = added.saturating_sub(quantum)..=added.saturating_add(quantum);
         let same = known.range(near).next().map_or(added, |(same, _)| *same);
         let new = || Repeated { first: step, last: step, count: 0, added, locations: Vec::new() };
@@ -118,7 +157,7 @@ pub fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: us
             .locations
             .extend(op.and_then(|op| profile.ops.loc(op)).filter(|loc| seen.insert((repeated.first, *loc))));
     }
-    let mut increases: Vec<Repeated> = found.into_values().flat_map(BTreeMap::into_values).collect();
+    let mut increases: Vec<Repeated> = found.into_iter().flat_map(BTreeMap::into_values).collect();
     increases.sort_unstable_by_key(|repeated| (Reverse(repeated.added), repeated.first));
     increases.truncate(count);
     increases

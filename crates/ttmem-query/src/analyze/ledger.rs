@@ -152,6 +152,9 @@ impl Breakdown {
             (Some(free), Some(capacity)) if is_more(requested, free) => {
                 self.largest_obstacle(requested, free, capacity)
             }
+            (Some(free), None) if requested.quantum == 0 && free.quantum == 0 => {
+                without_capacity(requested, free)
+            }
             _ => Cause::Unknown,
         }
     }
@@ -188,6 +191,29 @@ impl Breakdown {
             .filter_map(|(cause, amount)| Some((cause, amount.filter(is_obstacle)?.bytes)))
             .max_by_key(|(_, bytes)| *bytes);
         found.map_or(Cause::Capacity, |(cause, _)| cause)
+    }
+}
+
+/// The cause if the size of the device is unknown, but the requested and the free bytes are exact: those of an
+/// allocator's history.
+fn without_capacity(requested: Amount, free: Amount) -> Cause {
+    if requested.bytes > free.bytes {
+        return Cause::Capacity;
+    }
+    // A driver may refuse memory if only a little more is free. If there is plenty, it was PyTorch that refused.
+    let is_plenty = segment_for(requested.bytes).saturating_mul(2) <= free.bytes;
+    if is_plenty { Cause::MemoryLimit } else { Cause::Unknown }
+}
+
+/// The bytes that PyTorch requests from the driver for an allocation.
+fn segment_for(bytes: u64) -> u64 {
+    const MIB: u64 = 1 << 20;
+    if bytes <= MIB {
+        2 * MIB
+    } else if bytes < 10 * MIB {
+        20 * MIB
+    } else {
+        bytes.checked_next_multiple_of(2 * MIB).unwrap_or(bytes)
     }
 }
 

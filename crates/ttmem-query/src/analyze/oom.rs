@@ -100,6 +100,11 @@ impl Verdict<'_> {
         self.detail.largest_placeable.or(self.largest_free)
     }
 
+    /// Whether the error is from the history of an allocator, which knows its free blocks.
+    pub fn is_from_history(&self) -> bool {
+        self.breakdown.is_some() && is_from_history(self.fault)
+    }
+
     /// Whether a program's buffers do not fit even if L1 has no tensors.
     pub fn exceeds_empty_l1(&self) -> bool {
         // tt-metal checks this first, so a clash with tensors means that the buffers alone would fit.
@@ -109,7 +114,8 @@ impl Verdict<'_> {
     /// The missing bytes per bank; contiguous bytes if fragmentation is the cause.
     pub fn lacks(&self) -> Option<u64> {
         let requested = self.fault.requested_per_bank;
-        if let Some(breakdown) = &self.breakdown {
+        let is_by_size = self.is_from_history() && self.cause != Cause::MemoryLimit;
+        if let Some(breakdown) = self.breakdown.as_ref().filter(|_| !is_by_size) {
             return breakdown.lacks(self.cause);
         }
         match self.cause {
@@ -186,7 +192,15 @@ pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<
         FaultKind::OutOfMemory => {
             let largest = detail.largest_placeable.or(largest_free);
             let by_size = || out_of_memory(fault.requested_per_bank, capacity, free, largest);
-            breakdown.as_ref().map_or_else(by_size, Breakdown::cause)
+            match &breakdown {
+                // A history knows the free blocks. Only a limit of the program does not follow from them.
+                Some(breakdown) if is_from_history(fault) => match by_size() {
+                    Cause::Unknown => breakdown.cause(),
+                    cause => cause,
+                },
+                Some(breakdown) => breakdown.cause(),
+                None => by_size(),
+            }
         }
     };
     Verdict {
@@ -201,6 +215,10 @@ pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<
         belongs_to: owners(profile, rank, fault),
         breakdown,
     }
+}
+
+fn is_from_history(fault: &Fault) -> bool {
+    fault.step.is_some() && fault.largest_free.is_some()
 }
 
 /// The excess of a program's buffers. The addresses of other errors are not compared with a size.

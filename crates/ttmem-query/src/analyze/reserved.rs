@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use ttmem_model::{CurveKind, Moment, Pool, PoolId, Rank};
+use ttmem_model::{CurveKind, Moment, Pool, PoolId, Position, Rank};
 
-use crate::allocations::Waste;
+use crate::allocations::{Waste, WasteInPart};
 
 /// The segments of a caching allocator for one private pool, stream and block size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -57,40 +57,127 @@ pub fn reserved_pools(rank: &Rank, pool: PoolId) -> Vec<ReservedPool> {
     pools
 }
 
-/// The most bytes lost to fragmentation inside and between blocks; `None` if the input does not have the levels.
-pub fn waste(pool: &Pool) -> Option<Waste> {
-    let (internal_position, internal) = most(pool, CurveKind::Allocated, CurveKind::Requested)?;
-    let (external_position, external) = most(pool, CurveKind::Reserved, CurveKind::Active)?;
-    Some(Waste { internal, internal_position, external, external_position })
+/// The number of parts that a run is divided into.
+const PARTS: u32 = 32;
+
+/// The most bytes lost to fragmentation inside and between blocks, in a run with this end; `None` if the input does not
+/// have the levels.
+pub fn waste(pool: &Pool, end: Position) -> Option<Waste> {
+    let internal = Difference::of(pool, CurveKind::Allocated, CurveKind::Requested, end)?;
+    let external = Difference::of(pool, CurveKind::Reserved, CurveKind::Active, end)?;
+    let parts = internal.parts.iter().zip(&external.parts).enumerate();
+    Some(Waste {
+        internal: internal.most,
+        internal_position: internal.at.position(),
+        external: external.most,
+        external_position: external.at.position(),
+        over_time: parts
+            .map(|(part, (&internal, &external))| WasteInPart {
+                last: last_of(part, end),
+                internal,
+                external,
+            })
+            .collect(),
+    })
 }
 
-/// The largest difference of two curves, and its first position.
-fn most(pool: &Pool, upper: CurveKind, lower: CurveKind) -> Option<(u32, u64)> {
-    let (upper, lower) = (pool.curve(upper)?, pool.curve(lower)?);
-    let (mut highest, mut lowest) = (upper.cursor(), lower.cursor());
-    let mut found: Option<(Moment, u64)> = None;
-    // Several changes may have the same moment; the last of them counts.
-    let mut moments = merged(&upper.at, &lower.at).peekable();
-    while let Some(at) = moments.next() {
-        if moments.peek() == Some(&at) {
-            continue;
+/// The largest difference of two curves.
+struct Difference {
+    most: u64,
+    /// The first moment with it.
+    at: Moment,
+    /// The largest differences in the parts of the run.
+    parts: Vec<u64>,
+}
+
+impl Difference {
+    fn of(pool: &Pool, upper: CurveKind, lower: CurveKind, end: Position) -> Option<Self> {
+        let (mut upper, mut lower) = (pool.curve(upper)?.cursor(), pool.curve(lower)?.cursor());
+        let mut found: Option<Self> = None;
+        let mut last = 0;
+        let parts = (end.saturating_add(1)).min(PARTS) as usize;
+        while let Some(at) = upper.next_change().into_iter().chain(lower.next_change()).min() {
+            let (Some(above), Some(below)) = (upper.value_at(at), lower.value_at(at)) else { continue };
+            let difference = above.saturating_sub(below);
+            let found = found.get_or_insert(Self { most: difference, at, parts: Vec::with_capacity(parts) });
+            let part = part_of(at.position(), end).min(parts.saturating_sub(1));
+            // The difference before holds until now.
+            if found.parts.len() <= part {
+                found.parts.resize(part + 1, last);
+            }
+            found.parts[part] = found.parts[part].max(difference);
+            last = difference;
+            if difference > found.most {
+                (found.most, found.at) = (difference, at);
+            }
         }
-        let (Some(above), Some(below)) = (highest.value_at(at), lowest.value_at(at)) else { continue };
-        let difference = above.saturating_sub(below);
-        if found.is_none_or(|(_, most)| difference > most) {
-            found = Some((at, difference));
+        let mut found = found?;
+        found.parts.resize(parts, last);
+        Some(found)
+    }
+}
+
+/// The part of a run that a position is in.
+fn part_of(position: Position, end: Position) -> usize {
+    let positions = u64::from(end) + 1;
+    usize::try_from(u64::from(position) * u64::from(PARTS).min(positions) / positions).unwrap_or(usize::MAX)
+}
+
+/// The last position of a part of a run.
+fn last_of(part: usize, end: Position) -> Position {
+    let positions = u64::from(end) + 1;
+    let next = (part as u64 + 1).saturating_mul(positions).div_ceil(u64::from(PARTS).min(positions));
+    Position::try_from(next.saturating_sub(1)).unwrap_or(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use ttmem_model::{Reading, StrId};
+
+    use super::*;
+
+    /// A pool with these reserved and active bytes, each right before its step.
+    fn pool(levels: &[(Position, u64, u64)]) -> Pool {
+        let mut pool = Pool::new(StrId::new(0).unwrap(), Some(1), 0);
+        for &(position, reserved, active) in levels {
+            let reading = Reading {
+                allocated: Some(active),
+                active: Some(active),
+                reserved: Some(reserved),
+                requested: Some(active - 1),
+                ..Reading::default()
+            };
+            pool.observe(Moment::early(position), &reading);
+        }
+        pool
+    }
+
+    #[test]
+    fn waste_holds_until_the_next_change() {
+        let waste = waste(&pool(&[(0, 10, 2), (3, 10, 9), (6, 100, 9), (7, 100, 100)]), 9).unwrap();
+        assert_eq!((waste.external, waste.external_position), (91, 6));
+        assert_eq!((waste.internal, waste.internal_position), (1, 0));
+        let parts: Vec<(Position, u64)> =
+            waste.over_time.iter().map(|part| (part.last, part.external)).collect();
+        let wanted = [8, 8, 8, 8, 1, 1, 91, 91, 0, 0];
+        assert_eq!(parts, (0..).zip(wanted).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_long_run_is_divided_into_equal_parts() {
+        let end = 999;
+        let waste = waste(&pool(&[(0, 5, 5), (500, 9, 5), (999, 9, 9)]), end).unwrap();
+        assert_eq!(waste.over_time.len(), PARTS as usize);
+        assert_eq!(waste.over_time.last().unwrap().last, end);
+        for (part, found) in waste.over_time.iter().enumerate() {
+            let first = part.checked_sub(1).map_or(0, |before| waste.over_time[before].last + 1);
+            assert!((first..=found.last).all(|position| part_of(position, end) == part), "{part}");
+            assert_eq!(found.external, if found.last < 500 { 0 } else { 4 }, "{part}");
         }
     }
-    found.map(|(at, most)| (at.position(), most))
-}
 
-/// The moments of two curves, in order.
-fn merged<'a>(a: &'a [Moment], b: &'a [Moment]) -> impl Iterator<Item = Moment> + 'a {
-    let (mut a, mut b) = (a.iter().copied().peekable(), b.iter().copied().peekable());
-    std::iter::from_fn(move || match (a.peek(), b.peek()) {
-        (Some(first), Some(second)) if first <= second => a.next(),
-        (_, Some(_)) => b.next(),
-        (Some(_), None) => a.next(),
-        (None, None) => None,
-    })
+    #[test]
+    fn without_levels_nothing_is_known() {
+        assert_eq!(waste(&Pool::new(StrId::new(0).unwrap(), Some(1), 0), 3), None);
+    }
 }

@@ -41,6 +41,9 @@ pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<C
     let (rank, pool) = (account.rank, account.pool);
     let starts: FxHashSet<u32> = rank.top_level_runs().map(|(_, run)| run.first).collect();
     let mut found = Vec::new();
+    if account.is_all_explained() {
+        return found;
+    }
     let Some(mut sums) = account.explained_cursor(Moment::START) else { return found };
     let mut before: Option<(Moment, i64)> = None;
     for (at, allocated) in account.readings().take_while(|(at, _)| *at <= until) {

@@ -8,7 +8,7 @@ use crate::analyze::oom::{Cause, Verdict};
 use crate::ranks::failed_at;
 use crate::statement::Statement;
 use crate::summary::View;
-use crate::verdict::{EXPANDABLE_SEGMENTS, SMALLER_TENSORS, headline};
+use crate::verdict::{EXPANDABLE_SEGMENTS, SMALLER_TENSORS, continued, headline};
 use crate::words::{brief_line, size};
 
 /// The maximum number of ranks that a sentence names.
@@ -56,8 +56,13 @@ impl View<'_> {
         let Some(facts) = self.facts_of(verdict, breakdown) else {
             return Statement::new(headline(pool, verdict.cause));
         };
-        let who = self.failed_operation(verdict);
-        let parts = [Some(facts.request(&who)), facts.reason(), self.later_failures()];
+        let step = verdict.fault.step.map(|step| self.failed_step(step));
+        let who = step.unwrap_or_else(|| self.failed_operation(verdict));
+        let held = self.held_then(verdict);
+        // Both sentences have the allocated bytes.
+        let reason = facts.reason().filter(|_| verdict.cause != Cause::Capacity || held.is_none());
+        let continued = continued(self.rank, verdict).map(str::to_owned);
+        let parts = [Some(facts.request(&who)), reason, held, continued, self.later_failures()];
         let detail = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
         Statement::new(headline(pool, verdict.cause)).detail(detail).advice(facts.advice())
     }
@@ -125,11 +130,18 @@ impl Facts<'_> {
                 self.other_processes(),
                 size(breakdown.other_processes()?.bytes)
             )),
-            Cause::MemoryLimit => Some(format!(
-                "The limit is {}, and {} of it was in use.",
-                size(ledger.allowed?.bytes),
-                size(breakdown.limited()?.bytes)
-            )),
+            Cause::MemoryLimit => Some(match ledger.allowed {
+                Some(allowed) => format!(
+                    "The limit is {}, and {} of it was in use.",
+                    size(allowed.bytes),
+                    size(breakdown.limited()?.bytes)
+                ),
+                None => format!(
+                    "That would have been enough, so PyTorch refused it: the limit is less than {}, and {} was reserved.",
+                    size(breakdown.reserved()?.plus(ledger.requested?).bytes),
+                    size(breakdown.reserved()?.bytes)
+                ),
+            }),
             Cause::Fragmentation => Some(format!(
                 "The allocator reserves {} that no tensor uses, but no block in it is large enough.",
                 of(PartKind::Unallocated)?

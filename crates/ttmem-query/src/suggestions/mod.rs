@@ -35,7 +35,7 @@ use super::answer::{Suggestion, SuggestionGroup, SuggestionTensor};
 use super::groups::{locations, pattern};
 use super::level::Level;
 use super::statement::Statement;
-use ttmem_model::{PoolId, Step, StrId, TensorId};
+use ttmem_model::{PoolId, Sparse, Step, StrId, TensorId};
 
 /// All rules. Findings of equal urgency and equal saving are reported in this order.
 const RULES: &[Rule] = &[
@@ -228,7 +228,7 @@ impl Situation<'_> {
 
     fn tensor(&self, id: TensorId) -> SuggestionTensor {
         let tensors = &self.rank.tensors;
-        let text = |column: &[Option<StrId>]| {
+        let text = |column: &Sparse<Option<StrId>>| {
             let id = column.get(id.index()).copied().flatten();
             id.map(|id| self.profile.text(id).to_owned())
         };

@@ -23,8 +23,8 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let step = verdict.fault.step;
     let op = || verdict.detail.op.map_or_else(|| "A request".into(), |op| brief(profile.text(op)));
     let who = step.map_or_else(op, |step| situation.step(step));
-    // The verdict has the parts of the device's memory; there is nothing to add.
-    if verdict.breakdown.is_some() {
+    // The verdict has the parts of the device's memory, or the limit; there is nothing to add.
+    if verdict.breakdown.is_some() && (!verdict.is_from_history() || verdict.cause == Cause::MemoryLimit) {
         return Vec::new();
     }
     vec![Finding::new(NAME, pool, statement(&who, verdict, situation.pool_label(pool))).steps(step)]

@@ -25,6 +25,27 @@ pub(super) enum Effect {
     Gone(Made),
 }
 
+/// The levels of an allocator, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Levels {
+    pub allocated: u64,
+    pub active: u64,
+    pub reserved: u64,
+    pub requested: u64,
+}
+
+impl Levels {
+    pub fn reading(self) -> Reading {
+        Reading {
+            allocated: Some(self.allocated),
+            active: Some(self.active),
+            reserved: Some(self.reserved),
+            requested: Some(self.requested),
+            ..Reading::default()
+        }
+    }
+}
+
 /// The memory of an allocator.
 #[derive(Debug, Default)]
 pub(super) struct Device {
@@ -50,13 +71,12 @@ impl Device {
     }
 
     /// The four levels.
-    pub fn reading(&self) -> Reading {
-        Reading {
-            allocated: Some(self.allocated),
-            active: Some(self.active),
-            reserved: Some(self.tiling.reserved()),
-            requested: Some(self.requested),
-            ..Reading::default()
+    pub fn levels(&self) -> Levels {
+        Levels {
+            allocated: self.allocated,
+            active: self.active,
+            reserved: self.tiling.reserved(),
+            requested: self.requested,
         }
     }
 
@@ -68,11 +88,7 @@ impl Device {
             HistoryAction::Released | HistoryAction::Unmapped => self.tiling.release(row.address, row.bytes),
             HistoryAction::There => return self.there(row, next),
             HistoryAction::Allocated => return self.allocate(row, next),
-            HistoryAction::Freed => {
-                let gone = self.give_back(row.address);
-                self.complete(row.address);
-                return gone;
-            }
+            HistoryAction::Freed => return self.free(row.address),
             HistoryAction::FreeRequested => return self.give_back(row.address),
             HistoryAction::FreeCompleted => self.complete(row.address),
             HistoryAction::Forgotten => self.forget(),
@@ -96,6 +112,11 @@ impl Device {
         self.held.get(&address).map(|held| held.made)
     }
 
+    /// Whether there may be tensors from before a gap in the history that no longer exist.
+    pub fn has_doubtful(&self) -> bool {
+        !self.doubtful.is_empty()
+    }
+
     /// Takes the tensors from before a gap in the history that no longer exist.
     pub fn take_doubtful(&mut self) -> Vec<Made> {
         let mut gone: Vec<Made> = self.doubtful.drain().map(|(_, held)| held.made).collect();
@@ -113,8 +134,7 @@ impl Device {
         if self.held.contains_key(&row.address) {
             // Two allocations at one address: the free of the first is missing.
             self.unmatched += 1;
-            self.give_back(row.address);
-            self.complete(row.address);
+            self.free(row.address);
         }
         let block = match row.block.get() {
             Some(block) => {
@@ -151,14 +171,31 @@ impl Device {
         self.highest = self.highest.max(self.allocated);
     }
 
+    fn let_go(&mut self, address: u64) -> Option<Held> {
+        let held = self.held.remove(&address);
+        match &held {
+            Some(held) => {
+                self.allocated = self.allocated.saturating_sub(held.block);
+                self.requested = self.requested.saturating_sub(held.bytes);
+            }
+            None => self.unmatched += u64::from(!self.is_unbounded()),
+        }
+        held
+    }
+
     fn give_back(&mut self, address: u64) -> Effect {
-        let Some(held) = self.held.remove(&address) else {
-            self.unmatched += u64::from(!self.is_unbounded());
+        let Some(held) = self.let_go(address) else { return Effect::None };
+        self.waiting.insert(address, held.block);
+        Effect::Gone(held.made)
+    }
+
+    fn free(&mut self, address: u64) -> Effect {
+        let Some(held) = self.let_go(address) else {
+            self.complete(address);
             return Effect::None;
         };
-        self.allocated = self.allocated.saturating_sub(held.block);
-        self.requested = self.requested.saturating_sub(held.bytes);
-        self.waiting.insert(address, held.block);
+        self.active = self.active.saturating_sub(held.block);
+        self.tiling.free(address);
         Effect::Gone(held.made)
     }
 

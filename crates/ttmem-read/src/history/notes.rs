@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use ttmem_model::words::{by_count, counted};
-use ttmem_model::{Fault, FaultKind, PoolId, Profile, Step, StrId, Warning};
+use ttmem_model::{
+    Amount, Fault, FaultKind, FaultLedger, Ledger, MemorySetting, PoolId, Profile, Rank, Step, StrId, Warning,
+};
+
+use super::device::Levels;
 
 /// What to report about a history after it is placed.
 #[derive(Debug, Default)]
@@ -22,9 +26,13 @@ pub(super) struct OutOfMemory {
     pub step: Step,
     /// The requested bytes.
     pub requested: u64,
-    /// The free bytes of the allocator and the driver together, and the largest free block.
+    /// The free bytes of the driver.
+    pub device_free: u64,
+    /// The free bytes in the allocator's segments, and the largest free block there.
     pub free: u64,
     pub largest_free: u64,
+    /// The levels of the allocator.
+    pub levels: Levels,
     /// Whether nothing was allocated in the pool afterwards.
     pub is_last: bool,
 }
@@ -59,9 +67,36 @@ impl Notes {
             let Some((pool, name)) = name(profile, fault.pool.index()) else { continue };
             let message = format!("{name} is out of memory: {} bytes requested", fault.requested);
             let Some(message) = profile.strings.push(&message) else { continue };
-            profile.ranks[rank].faults.push(out_of_memory(&fault, pool, message));
+            let ledger = ledger(profile, rank, &fault, &name);
+            let Rank { faults, ledgers, .. } = &mut profile.ranks[rank];
+            ledgers.extend(u32::try_from(faults.len()).ok().map(|index| (index, ledger)));
+            faults.push(out_of_memory(&fault, pool, message));
         }
     }
+}
+
+/// The parts of the device's memory that a failed allocation tells. The size of the device is not one of them.
+fn ledger(profile: &mut Profile, rank: usize, fault: &OutOfMemory, pool: &str) -> FaultLedger {
+    let Levels { allocated, reserved, .. } = fault.levels;
+    let rules = profile.ranks[rank].pools.get(fault.pool.index()).and_then(|pool| pool.rules);
+    let is_expandable = rules.is_some_and(|rules| rules.is_expandable);
+    let mut text = |text: &str| profile.strings.push(text);
+    let ledger = Ledger {
+        source: text("pytorch"),
+        platform: text(pool.split(':').next().unwrap_or(pool)),
+        requested: Some(Amount::exact(fault.requested)),
+        free: Some(Amount::exact(fault.device_free)),
+        allocated: Some(Amount::exact(allocated)),
+        unallocated: Some(Amount::exact(reserved.saturating_sub(allocated))),
+        ..Ledger::default()
+    };
+    let expandable = is_expandable
+        .then(|| {
+            let (name, value) = (text("PYTORCH_CUDA_ALLOC_CONF")?, text("expandable_segments:True")?);
+            Some(MemorySetting { name, value })
+        })
+        .flatten();
+    FaultLedger { ledger, settings: expandable.into_iter().collect(), ..FaultLedger::default() }
 }
 
 fn out_of_memory(fault: &OutOfMemory, pool: StrId, message: StrId) -> Fault {
@@ -74,8 +109,9 @@ fn out_of_memory(fault: &OutOfMemory, pool: StrId, message: StrId) -> Fault {
         banks: Some(1),
         bank_size: None,
         allocated: None,
-        free: Some(fault.free),
-        largest_free: Some(fault.largest_free),
+        // The driver's free memory is one more free block.
+        free: Some(fault.free.saturating_add(fault.device_free)),
+        largest_free: Some(fault.largest_free.max(fault.device_free)),
         region_end: None,
         limit: None,
         message,

@@ -1,7 +1,7 @@
 //! Assigns the rows of a history to the steps of a profile by their times. The resulting tensors, levels, calls and
 //! snapshots look as if they had been recorded live.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use ttmem_model::rules::outcomes::outcomes;
 use ttmem_model::{
     Bytes, CallEnd, CallId, Class, During, History, HistoryAction, HistoryRow, Label, Labels, Moment,
@@ -25,33 +25,65 @@ pub fn place(profile: &mut Profile) {
         if rank.history.is_empty() && rank.labels.is_empty() {
             continue;
         }
-        let rank = std::mem::take(rank);
-        let frees = only_frees(&rank);
-        let ops = (0..profile.ops.len()).filter_map(OpId::new).filter(|op| frees.contains(op));
-        for op in ops.collect::<Vec<_>>() {
+        let mut rank = std::mem::take(rank);
+        order_calls(&mut rank);
+        let survey = Survey::of(&rank, profile.ops.len());
+        for op in (0..profile.ops.len()).filter(|op| survey.only_frees(*op)).filter_map(OpId::new) {
             profile.ops.set_kind(op, OpKind::Deallocate);
         }
-        let (rank, notes) = place_rank(rank);
+        let (rank, notes) = place_rank(rank, &survey);
         profile.ranks[index] = rank;
         notes.report(profile, index);
     }
 }
 
-/// The operations of a history that only free memory.
-fn only_frees(rank: &Rank) -> FxHashSet<OpId> {
-    let frees = |action| matches!(action, HistoryAction::FreeRequested | HistoryAction::Freed);
-    let is_of_block = |action| {
-        use HistoryAction::{Allocated, OutOfMemory, There};
-        frees(action) || matches!(action, There | Allocated | OutOfMemory)
-    };
-    let ops_that = |are_frees: bool| {
-        let rows =
-            rank.history.iter().filter(move |row| frees(row.action) == are_frees && is_of_block(row.action));
-        rows.map(|row| row.op).collect::<FxHashSet<OpId>>()
-    };
-    let mut others = ops_that(false);
-    others.extend(rank.steps.iter().map(|step| step.op));
-    ops_that(true).into_iter().filter(|op| !others.contains(op)).collect()
+/// What a first look at the rows of a history tells.
+struct Survey {
+    /// For each operation, what it does.
+    does: Vec<Does>,
+    /// Whether the rows are ordered by time, belong to no known call, and are not counters.
+    is_in_order: bool,
+    steps: usize,
+    blocks: usize,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Default)]
+struct Does {
+    free: bool,
+    other: bool,
+}
+
+impl Survey {
+    fn of(rank: &Rank, ops: usize) -> Self {
+        let mut does = vec![Does::default(); ops];
+        for op in &rank.steps.op {
+            does[op.index()].other = true;
+        }
+        let (mut last, mut is_in_order, mut steps, mut blocks) = (0, true, 0, 0);
+        rank.history.iter().for_each(|row| {
+            let does = &mut does[row.op.index()];
+            match row.action {
+                HistoryAction::FreeRequested | HistoryAction::Freed => does.free = true,
+                HistoryAction::There | HistoryAction::Allocated => {
+                    does.other = true;
+                    blocks += 1;
+                }
+                HistoryAction::OutOfMemory => does.other = true,
+                HistoryAction::Highest => is_in_order = false,
+                _ => {}
+            }
+            steps += usize::from(is_step(row.action));
+            is_in_order &= row.time >= last && !matches!(row.during, During::Call(_));
+            last = row.time;
+        });
+        Self { does, is_in_order, steps, blocks }
+    }
+
+    /// Whether an operation only frees memory.
+    fn only_frees(&self, op: usize) -> bool {
+        self.does[op].free && !self.does[op].other
+    }
 }
 
 /// An item on the timeline.
@@ -65,16 +97,14 @@ enum Item {
     Label(Label),
 }
 
-fn place_rank(mut rank: Rank) -> (Rank, Notes) {
-    order_calls(&mut rank);
+fn place_rank(mut rank: Rank, survey: &Survey) -> (Rank, Notes) {
     let history = std::mem::take(&mut rank.history);
     let labels = std::mem::take(&mut rank.labels);
     let mut placing = Placing::new(&rank, !labels.is_empty());
-    if rank.steps.is_empty() && labels.is_empty() && is_in_order(&history) {
+    placing.placed.reserve(rank.steps.len() + survey.steps, survey.blocks);
+    if rank.steps.is_empty() && labels.is_empty() && survey.is_in_order {
         // Rows are released as they are placed.
-        for row in history {
-            placing.item(row.time, Item::Row(row));
-        }
+        history.consume(|row| placing.row_at(row.time, row));
     } else {
         for (time, item) in in_order(&rank, &history, &labels) {
             placing.item(time, item);
@@ -91,16 +121,6 @@ fn place_rank(mut rank: Rank) -> (Rank, Notes) {
         }
     }
     (rank, notes)
-}
-
-/// Whether the rows are ordered by time, belong to no known call, and are not counters.
-fn is_in_order(history: &History) -> bool {
-    let mut last = 0;
-    history.iter().all(|row| {
-        let is_later = row.time >= last;
-        last = row.time;
-        is_later && row.action != HistoryAction::Highest && !matches!(row.during, During::Call(_))
-    })
 }
 
 /// All items with a time, ordered by time.
@@ -185,7 +205,8 @@ fn is_step(action: HistoryAction) -> bool {
 
 struct Placing<'a> {
     rank: &'a Rank,
-    devices: FxHashMap<PoolId, Device>,
+    /// The devices, by pool.
+    devices: Vec<Device>,
     open: OpenCalls<'a>,
     placed: Placed,
     /// For each allocated tensor, its operation and the requested bytes; `None` if there are no types to learn.
@@ -195,9 +216,10 @@ struct Placing<'a> {
 impl<'a> Placing<'a> {
     fn new(rank: &'a Rank, has_labels: bool) -> Self {
         let origin = has_labels.then(Vec::new);
+        let devices = rank.pools.iter().map(|pool| Device::new(pool.rules.unwrap_or_default()));
         Self {
             rank,
-            devices: FxHashMap::default(),
+            devices: devices.collect(),
             open: OpenCalls::new(rank),
             placed: Placed::new(rank),
             origin,
@@ -213,9 +235,9 @@ impl<'a> Placing<'a> {
         }
     }
 
-    fn device(&mut self, pool: PoolId) -> &mut Device {
-        let rules = || self.rank.pools.get(pool.index()).and_then(|pool| pool.rules).unwrap_or_default();
-        self.devices.entry(pool).or_insert_with(|| Device::new(rules()))
+    fn row_at(&mut self, time: Nanoseconds, row: &HistoryRow) {
+        self.open.advance(time);
+        self.row(row, time);
     }
 
     fn step_as_it_was(&mut self, step: Step, time: Nanoseconds) {
@@ -227,21 +249,17 @@ impl<'a> Placing<'a> {
 
     fn row(&mut self, row: &HistoryRow, time: Nanoseconds) {
         let (pool, next) = (row.pool.index(), self.placed.made.len());
-        let device = self.device(row.pool);
-        let gone = if says_what_is_there(row.action) { Vec::new() } else { device.take_doubtful() };
-        self.placed.all_gone(gone);
-        let device = self.device(row.pool);
-        let effect = device.apply(row, next);
-        let was_higher = row.action == HistoryAction::Highest && device.was_higher(row.bytes);
-        let mut reading = device.reading();
-        if row.action == HistoryAction::OutOfMemory {
-            let (free, largest) = device.free_pieces();
-            (reading.free, reading.largest_free) = (Some(free), Some(largest));
+        let Some(device) = self.devices.get_mut(pool) else { return };
+        if device.has_doubtful() && !says_what_is_there(row.action) {
+            self.placed.all_gone(device.take_doubtful());
         }
-        if was_higher {
-            self.placed.state(pool, Reading { allocated: Some(row.bytes), ..Reading::default() });
+        let effect = device.apply(row, next);
+        let levels = device.levels();
+        if row.action == HistoryAction::Highest && device.was_higher(row.bytes) {
+            self.placed.reading(pool, Reading { allocated: Some(row.bytes), ..Reading::default() });
         }
         if row.action == HistoryAction::Forgotten {
+            self.placed.gap(pool);
             let forgotten = self.placed.notes.forgotten.entry(pool).or_default();
             *forgotten = forgotten.saturating_add(row.bytes);
         }
@@ -255,19 +273,27 @@ impl<'a> Placing<'a> {
             Effect::New(block) => self.new_tensor(row, block, during),
             Effect::Gone(made) => self.placed.all_gone([made]),
         }
+        self.placed.levels(pool, levels);
         if row.action == HistoryAction::OutOfMemory {
-            let step = self.placed.end().saturating_sub(1);
-            self.placed.notes.out_of_memory.push(OutOfMemory {
-                pool: row.pool,
-                step,
-                requested: row.bytes,
-                // The driver's free memory is one more free block.
-                free: reading.free.unwrap_or(0).saturating_add(row.address),
-                largest_free: reading.largest_free.unwrap_or(0).max(row.address),
-                is_last: true,
-            });
+            self.out_of_memory(row);
         }
-        self.placed.state(pool, reading);
+    }
+
+    fn out_of_memory(&mut self, row: &HistoryRow) {
+        let pool = row.pool.index();
+        let (free, largest_free) = self.devices[pool].free_pieces();
+        self.placed.notes.out_of_memory.push(OutOfMemory {
+            pool: row.pool,
+            step: self.placed.end().saturating_sub(1),
+            requested: row.bytes,
+            device_free: row.address,
+            free,
+            largest_free,
+            levels: self.devices[pool].levels(),
+            is_last: true,
+        });
+        let (free, largest_free) = (Some(free), Some(largest_free));
+        self.placed.reading(pool, Reading { free, largest_free, ..Reading::default() });
     }
 
     fn new_tensor(&mut self, row: &HistoryRow, block: u64, during: Option<CallId>) {
@@ -310,8 +336,8 @@ impl<'a> Placing<'a> {
     }
 
     fn label(&mut self, label: &Label) {
-        let device = self.device(label.pool);
-        let Some(made) = device.at(label.address).or_else(|| self.found(label)) else { return };
+        let made = self.devices.get(label.pool.index()).and_then(|device| device.at(label.address));
+        let Some(made) = made.or_else(|| self.found(label)) else { return };
         let Some(mut tensor) = self.placed.made.get(made) else { return };
         // A module's result or a tensor saved by autograd may also be a parameter, and a module's argument another's
         // result.
@@ -330,7 +356,7 @@ impl<'a> Placing<'a> {
 
     /// Adds a tensor that existed before recording began, in memory without segments.
     fn found(&mut self, label: &Label) -> Option<usize> {
-        let device = self.devices.get_mut(&label.pool)?;
+        let device = self.devices.get_mut(label.pool.index())?;
         let (made, op) = (self.placed.made.len(), OpId::new(0)?);
         let Label { pool, address, bytes, time, .. } = *label;
         let (action, during, block) = (HistoryAction::There, During::NoCall, Bytes::known(bytes));
@@ -342,20 +368,18 @@ impl<'a> Placing<'a> {
         {
             return None;
         }
-        let reading = device.reading();
+        let levels = device.levels();
         self.new_tensor(&row, bytes, None);
-        self.placed.state(pool.index(), reading);
+        self.placed.levels(pool.index(), levels);
         Some(made)
     }
 
     fn finish(mut self) -> Placed {
         self.learn_types();
-        let mut devices: Vec<_> = self.devices.into_iter().collect();
-        devices.sort_unstable_by_key(|(pool, _)| *pool);
-        for (pool, mut device) in devices {
+        for (pool, mut device) in self.devices.into_iter().enumerate() {
             self.placed.all_gone(device.take_doubtful());
             if device.unmatched > 0 {
-                self.placed.notes.unmatched.insert(pool.index(), device.unmatched);
+                self.placed.notes.unmatched.insert(pool, device.unmatched);
             }
         }
         self.placed
@@ -374,9 +398,11 @@ impl<'a> Placing<'a> {
                     .or_insert(Some(ty));
             }
         }
-        for (ty, origin) in types.iter_mut().zip(origins) {
-            if ty.is_none() {
-                *ty = origin.and_then(|origin| known.get(&origin).copied().flatten());
+        for (index, origin) in origins.iter().enumerate() {
+            if types[index].is_none()
+                && let Some(ty) = origin.and_then(|origin| known.get(&origin).copied().flatten())
+            {
+                types[index] = Some(ty);
             }
         }
     }

@@ -1,12 +1,14 @@
 //! The result of placing a history: steps, tensors and levels, and the new positions of the steps that were recorded
 //! live.
 
+use std::sync::Arc;
+
 use ttmem_model::{
-    CallId, FromStep, Moment, Nanoseconds, OpId, Pool, Position, Rank, Reading, Restored, Step, StepNumber,
-    StepRow, Steps, Tensor, TensorId, Tensors,
+    CallId, Curve, CurveKind, FromStep, Moment, Nanoseconds, OpId, Pool, Position, Rank, Reading, Restored,
+    Step, StepNumber, StepRow, Steps, Tensor, TensorId, Tensors,
 };
 
-use super::device::Made;
+use super::device::{Levels, Made};
 use super::notes::Notes;
 
 /// The result of placing a history.
@@ -20,22 +22,84 @@ pub(super) struct Placed {
     pub requires_grad: Vec<(usize, bool)>,
     /// The operations of tensors that existed before the history.
     pub restored: Vec<(usize, OpId)>,
-    /// The levels of each pool.
-    levels: Vec<Levels>,
+    /// The curves of each pool.
+    curves: Vec<Curves>,
     pub notes: Notes,
 }
 
-/// The levels of a pool.
-enum Levels {
+/// The curves of a pool.
+enum Curves {
     /// All of them, because nothing was observed live.
-    Whole(Box<Pool>),
+    Whole(Box<Whole>),
     /// Those of the history, to be combined with those observed live.
     Part(Vec<(Moment, Reading)>),
 }
 
-impl Levels {
+/// A pool with the curves of its levels, which become part of it at the end.
+struct Whole {
+    pool: Pool,
+    allocated: Curve,
+    /// `None` as long as it is equal to that of the allocated bytes: a free seldom waits for a stream.
+    active: Option<Curve>,
+    reserved: Curve,
+    requested: Curve,
+}
+
+impl Curves {
     fn new(pool: &Pool) -> Self {
-        if pool.observed.is_empty() { Self::Whole(Box::new(pool.clone())) } else { Self::Part(Vec::new()) }
+        if !pool.observed.is_empty() {
+            return Self::Part(Vec::new());
+        }
+        let [allocated, reserved, requested] = Default::default();
+        let mut pool = pool.clone();
+        pool.is_sum_of_tensors = true;
+        Self::Whole(Box::new(Whole { pool, allocated, active: None, reserved, requested }))
+    }
+}
+
+impl Whole {
+    fn push(&mut self, at: Moment, levels: Levels) {
+        if !self.pool.look(at) {
+            return;
+        }
+        if levels.active != levels.allocated && self.active.is_none() {
+            self.active = Some(self.allocated.clone());
+        }
+        if let Some(active) = &mut self.active {
+            active.push(at, levels.active);
+        }
+        self.allocated.push(at, levels.allocated);
+        self.reserved.push(at, levels.reserved);
+        self.requested.push(at, levels.requested);
+    }
+
+    fn read(&mut self, at: Moment, reading: &Reading) {
+        if let Some(allocated) = reading.allocated
+            && self.pool.look(at)
+        {
+            self.pool.is_sum_of_tensors = false;
+            self.active.get_or_insert_with(|| self.allocated.clone());
+            self.allocated.push(at, allocated);
+        }
+        self.pool.observe(at, &Reading { allocated: None, ..*reading });
+    }
+
+    fn reserve(&mut self, steps: usize) {
+        self.allocated.reserve(steps);
+        self.requested.reserve(steps);
+    }
+
+    fn finish(self) -> Pool {
+        let Self { mut pool, allocated, active, reserved, requested } = self;
+        if allocated.at.is_empty() {
+            return pool;
+        }
+        let allocated = Arc::new(allocated);
+        pool.set_curve(CurveKind::Active, active.map_or_else(|| Arc::clone(&allocated), Arc::new));
+        pool.set_curve(CurveKind::Allocated, allocated);
+        pool.set_curve(CurveKind::Reserved, reserved.into());
+        pool.set_curve(CurveKind::Requested, requested.into());
+        pool
     }
 }
 
@@ -49,8 +113,18 @@ impl Placed {
             made: Tensors::default(),
             requires_grad: Vec::new(),
             restored: Vec::new(),
-            levels: rank.pools.iter().map(Levels::new).collect(),
+            curves: rank.pools.iter().map(Curves::new).collect(),
             notes: Notes::default(),
+        }
+    }
+
+    /// Reserves memory for a number of steps and tensors.
+    pub fn reserve(&mut self, steps: usize, tensors: usize) {
+        self.steps.reserve(steps);
+        self.times.reserve(steps);
+        self.made.reserve(tensors);
+        if let [Curves::Whole(only)] = self.curves.as_mut_slice() {
+            only.reserve(steps);
         }
     }
 
@@ -81,13 +155,27 @@ impl Placed {
     }
 
     /// Sets the levels of a pool at the current position.
-    pub fn state(&mut self, pool: usize, reading: Reading) {
+    pub fn levels(&mut self, pool: usize, levels: Levels) {
         let at = Moment::early(self.end());
-        match &mut self.levels[pool] {
-            Levels::Whole(pool) => {
-                pool.observe(at, &reading);
-            }
-            Levels::Part(states) => states.push((at, reading)),
+        match &mut self.curves[pool] {
+            Curves::Whole(whole) => whole.push(at, levels),
+            Curves::Part(states) => states.push((at, levels.reading())),
+        }
+    }
+
+    /// Records that a part of a pool's history is missing.
+    pub fn gap(&mut self, pool: usize) {
+        if let Curves::Whole(whole) = &mut self.curves[pool] {
+            whole.pool.is_sum_of_tensors = false;
+        }
+    }
+
+    /// Sets other values of a pool at the current position.
+    pub fn reading(&mut self, pool: usize, reading: Reading) {
+        let at = Moment::early(self.end());
+        match &mut self.curves[pool] {
+            Curves::Whole(whole) => whole.read(at, &reading),
+            Curves::Part(states) => states.push((at, reading)),
         }
     }
 
@@ -152,10 +240,10 @@ impl Placed {
         for snapshot in &mut rank.snapshots {
             snapshot.at = Moment::early(self.position_at(snapshot.at.position(), snapshot.time, true));
         }
-        for (pool, levels) in rank.pools.iter_mut().zip(std::mem::take(&mut self.levels)) {
-            *pool = match levels {
-                Levels::Whole(placed) => *placed,
-                Levels::Part(states) => self.combined(pool, states),
+        for (pool, curves) in rank.pools.iter_mut().zip(std::mem::take(&mut self.curves)) {
+            *pool = match curves {
+                Curves::Whole(whole) => whole.finish(),
+                Curves::Part(states) => self.combined(pool, states),
             };
         }
         (rank.steps, rank.times, rank.within) = (self.steps, self.times, self.within);

@@ -2,7 +2,6 @@
 
 use std::iter::Peekable;
 
-use rustc_hash::FxHashMap;
 use ttmem_model::words::{by_count, counted, size};
 use ttmem_model::{
     Class, Error, HistoryAction, HistoryRow, Label, Op, OpId, OpKind, PoolId, RankEvent, ReservedSegment,
@@ -46,7 +45,7 @@ struct Emitter<'s, 'h> {
     heap: &'h Heap,
     definitions: Definitions<'s>,
     /// The operations of allocations and of frees, by origin.
-    ops: [FxHashMap<u32, OpId>; 2],
+    ops: [Vec<Option<OpId>>; 2],
     allocation: OpId,
     other: OpId,
 }
@@ -60,7 +59,8 @@ impl<'s, 'h> Emitter<'s, 'h> {
             definitions.new_op(Op::new(name, OpKind::Compute), None)
         });
         let (other, allocation) = (other?, allocation?);
-        Ok(Self { heap, definitions, ops: Default::default(), allocation, other })
+        let ops = [(); 2].map(|()| vec![None; heap.parser.origins.all.len()]);
+        Ok(Self { heap, definitions, ops, allocation, other })
     }
 
     fn emit(&mut self, document: Document) -> Result<()> {
@@ -149,13 +149,21 @@ impl<'s, 'h> Emitter<'s, 'h> {
             let lacking = Lacking::of(&device);
             let update = HistoryCursor::default().advance(device.trace.entries, device.contents, None, None);
             self.warn_about_start(&name, &update, overflowed)?;
-            streams.push(update.into_rows(ids).map(move |row| lacking.complete(row)).peekable());
+            streams.push(update.into_rows(ids).map(move |row| lacking.complete(row)));
         }
+        if streams.len() == 1 {
+            return streams.into_iter().flatten().try_for_each(|row| self.history(row));
+        }
+        let mut streams: Vec<_> = streams.into_iter().map(Iterator::peekable).collect();
         while let Some(row) = next_by_time(&mut streams) {
-            let row = self.with_op(row)?;
-            self.definitions.history(row)?;
+            self.history(row)?;
         }
         Ok(())
+    }
+
+    fn history(&mut self, row: UpdateRow<OriginIndex>) -> Result<()> {
+        let row = self.with_op(row)?;
+        self.definitions.history(row)
     }
 
     /// The row with its operation.
@@ -174,11 +182,13 @@ impl<'s, 'h> Emitter<'s, 'h> {
     }
 
     fn op(&mut self, origin: u32, is_free: bool) -> Result<OpId> {
-        if let Some(&op) = self.ops[usize::from(is_free)].get(&origin) {
+        if let Some(&Some(op)) = self.ops[usize::from(is_free)].get(origin as usize) {
             return Ok(op);
         }
         let op = self.new_op(origin, is_free)?;
-        self.ops[usize::from(is_free)].insert(origin, op);
+        if let Some(slot) = self.ops[usize::from(is_free)].get_mut(origin as usize) {
+            *slot = Some(op);
+        }
         Ok(op)
     }
 
@@ -341,9 +351,6 @@ fn next_by_time<I>(streams: &mut [Peekable<I>]) -> Option<UpdateRow<OriginIndex>
 where
     I: Iterator<Item = UpdateRow<OriginIndex>>,
 {
-    if let [only] = streams {
-        return only.next();
-    }
     let times =
         streams.iter_mut().enumerate().filter_map(|(index, stream)| Some((stream.peek()?.row.time, index)));
     let (_, next) = times.min()?;

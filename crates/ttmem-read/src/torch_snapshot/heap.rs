@@ -27,6 +27,8 @@ pub(super) enum Value {
     Int(u64),
     Float(f64),
     Text(TextId),
+    /// A complete list of source lines.
+    Stack(Option<StackIndex>),
     Object(ObjectId),
 }
 
@@ -100,8 +102,6 @@ pub(super) struct Heap {
     taken: usize,
     traces: Vec<Trace>,
     scratch: Vec<LineIndex>,
-    /// Stacks by the references to their lines, as in the file.
-    by_references: FxHashMap<Box<[u8]>, StackIndex>,
     /// An object that nothing refers to.
     unused: Option<ObjectId>,
     /// The number of entries that went directly to their trace.
@@ -138,31 +138,12 @@ impl Heap {
         }
     }
 
-    /// A list of lines that is complete.
-    pub fn new_stack(&mut self, stack: Option<StackIndex>) -> ObjectId {
-        self.new_object(Object::Stack(stack))
-    }
-
-    /// The stack of a list of references; `next` takes the first of them. `None` if one does not refer to a line.
-    pub fn stack_by_references<'b>(
-        &mut self,
-        references: &'b [u8],
-        next: impl Fn(&'b [u8]) -> Option<(ObjectId, &'b [u8])>,
-    ) -> Option<StackIndex> {
-        if let Some(known) = self.by_references.get(references) {
-            return Some(*known);
+    /// The source line that a dictionary represents.
+    pub fn line_of(&self, dict: Value) -> Option<LineIndex> {
+        match self.object(dict.object()?) {
+            Object::Line(line) => Some(line),
+            _ => None,
         }
-        self.scratch.clear();
-        let mut rest = references;
-        while !rest.is_empty() {
-            let (object, after) = next(rest)?;
-            let Object::Line(line) = self.object(object) else { return None };
-            self.scratch.push(line);
-            rest = after;
-        }
-        let stack = self.stacks.add(&self.scratch)?;
-        self.by_references.insert(references.into(), stack);
-        Some(stack)
     }
 
     /// The id of a text that has occurred before.
@@ -235,8 +216,8 @@ impl Heap {
     fn entry(&mut self, items: &[Value]) -> ParsedEntry {
         let (objects, lists) = (&self.objects, &self.lists);
         let object = |value: Value| value.object().and_then(|id| objects.get(id.0 as usize).copied());
-        let stack_of = |value: Value| match object(value) {
-            Some(Object::Stack(stack)) => stack,
+        let stack_of = |value: Value| match (value, object(value)) {
+            (Value::Stack(stack), _) | (_, Some(Object::Stack(stack))) => stack,
             _ => None,
         };
         let list_of = |value: Value| match object(value) {
@@ -375,8 +356,12 @@ impl Heap {
 
     /// The stack that a list of frames represents.
     pub fn stack_of(&self, frames: Value) -> Option<StackIndex> {
-        match self.object(frames.object()?) {
-            Object::Stack(stack) => stack,
+        match frames {
+            Value::Stack(stack) => stack,
+            Value::Object(frames) => match self.object(frames) {
+                Object::Stack(stack) => stack,
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -389,7 +374,6 @@ impl Heap {
     /// Releases the memory of objects, which are no longer needed after the traces and segments were taken.
     pub fn release(&mut self) {
         (self.objects, self.dicts, self.lists, self.pending) = Default::default();
-        self.by_references = FxHashMap::default();
     }
 }
 

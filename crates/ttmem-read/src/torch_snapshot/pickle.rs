@@ -7,7 +7,9 @@ mod entries;
 
 use std::io::Read;
 
-use super::heap::{Heap, ObjectId, Value};
+use self::entries::Usual;
+use super::heap::{Heap, ObjectId, TextId, Value};
+use crate::history::snapshot::StackIndex;
 
 /// The bytes read at a time.
 const CHUNK: usize = 256 << 10;
@@ -50,7 +52,14 @@ fn invalid<T>(what: impl Into<String>) -> Step<T> {
 pub(super) fn run<R: Read>(source: R, heap: &mut Heap) -> Result<Value, PickleError> {
     let source =
         Source { stream: source, buffer: vec![0; CHUNK], next: 0, end: 0, consumed: 0, is_at_end: false };
-    let mut machine = Machine { source, stack: Vec::new(), marks: Vec::new(), memo: Vec::new(), heap };
+    let mut machine = Machine {
+        source,
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Memos::default(),
+        usual: Usual::default(),
+        heap,
+    };
     machine.run().map_err(|problem| {
         let what = match problem {
             Problem::Truncated => "the file ends inside the pickle; write the snapshot again".to_owned(),
@@ -164,29 +173,74 @@ struct Machine<'h, R> {
     stack: Vec<Value>,
     /// The positions of marks in the stack.
     marks: Vec<usize>,
-    memo: Vec<Memo>,
+    memo: Memos,
+    usual: Usual,
     heap: &'h mut Heap,
 }
 
-/// A remembered text or object, in four bytes: a snapshot of a million events remembers millions of them.
+/// A remembered text, object or stack, in four bytes: a snapshot of a million events remembers millions of them.
 #[derive(Clone, Copy)]
 struct Memo(u32);
 
 impl Memo {
+    /// The kind, in the two highest bits.
     const TEXT: u32 = 1 << 31;
+    const STACK: u32 = 1 << 30;
+    const KIND: u32 = Self::TEXT | Self::STACK;
 
     fn new(value: Value) -> Option<Self> {
-        let (id, bit) = match value {
+        let (id, kind) = match value {
             Value::Text(text) => (text.0, Self::TEXT),
+            Value::Stack(None) => (0, Self::STACK),
+            Value::Stack(Some(stack)) => (u32::try_from(stack.index() + 1).ok()?, Self::STACK),
             Value::Object(object) => (object.0, 0),
             _ => return None,
         };
-        (id < Self::TEXT).then_some(Self(id | bit))
+        (id & Self::KIND == 0).then_some(Self(id | kind))
     }
 
+    #[inline]
     fn value(self) -> Value {
-        let id = self.0 & !Self::TEXT;
-        if self.0 == id { Value::Object(ObjectId(id)) } else { Value::Text(super::heap::TextId(id)) }
+        let id = self.0 & !Self::KIND;
+        match self.0 & Self::KIND {
+            Self::TEXT => Value::Text(TextId(id)),
+            Self::STACK => Value::Stack((id as usize).checked_sub(1).and_then(StackIndex::new)),
+            _ => Value::Object(ObjectId(id)),
+        }
+    }
+}
+
+/// The memos, by number. They are kept in chunks, which need not be copied when there are more of them.
+#[derive(Default)]
+struct Memos {
+    chunks: Vec<Vec<Memo>>,
+    len: usize,
+}
+
+impl Memos {
+    const CHUNK: usize = 1 << 16;
+
+    #[inline]
+    fn get(&self, index: usize) -> Option<Memo> {
+        self.chunks.get(index / Self::CHUNK)?.get(index % Self::CHUNK).copied()
+    }
+
+    #[inline]
+    fn push(&mut self, memo: Memo) {
+        if self.len.is_multiple_of(Self::CHUNK) {
+            self.chunks.push(Vec::with_capacity(Self::CHUNK));
+        }
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.push(memo);
+            self.len += 1;
+        }
+    }
+
+    /// Replaces a memo. Returns `false` if it does not exist.
+    fn replace(&mut self, index: usize, memo: Memo) -> bool {
+        let chunk = self.chunks.get_mut(index / Self::CHUNK);
+        let slot = chunk.and_then(|chunk| chunk.get_mut(index % Self::CHUNK));
+        slot.map(|slot| *slot = memo).is_some()
     }
 }
 
@@ -217,7 +271,7 @@ impl<R: Read> Machine<'_, R> {
                     self.push(Value::from_signed(value.into()))?;
                 }
                 0x8a => self.long()?,
-                0x94 => self.memoize(self.memo.len())?,
+                0x94 => self.memoize(self.memo.len)?,
                 b'q' => {
                     let index = self.source.byte()?;
                     self.memoize(index.into())?;
@@ -342,16 +396,18 @@ impl<R: Read> Machine<'_, R> {
         };
         // Writers number memos consecutively, some from 1. Any other number would reserve memory that the file does not
         // justify.
-        let len = self.memo.len();
+        let len = self.memo.len;
         if index > len + 1 {
             return invalid(format!("memo {index} is out of order"));
         }
         if index > len {
             self.memo.push(memo);
         }
-        match self.memo.get_mut(index) {
-            Some(have) => *have = memo,
-            None => self.memo.push(memo),
+        if self.memo.replace(index, memo) {
+            // The bytes of references have another meaning now.
+            self.usual = Usual::default();
+        } else {
+            self.memo.push(memo);
         }
         Ok(())
     }
@@ -448,6 +504,20 @@ mod tests {
     use flate2::read::GzDecoder;
 
     use super::*;
+
+    #[test]
+    fn memos_are_found_by_their_number() {
+        let mut memos = Memos::default();
+        let memo = |index: usize| Memo(u32::try_from(index).unwrap());
+        let count = 2 * Memos::CHUNK + 3;
+        (0..count).for_each(|index| memos.push(memo(index)));
+        for index in [0, 1, Memos::CHUNK - 1, Memos::CHUNK, 2 * Memos::CHUNK, count - 1] {
+            assert_eq!(memos.get(index).map(|memo| memo.0 as usize), Some(index));
+        }
+        assert!(memos.get(count).is_none() && !memos.replace(count, memo(0)));
+        assert!(memos.replace(Memos::CHUNK, memo(7)));
+        assert_eq!(memos.get(Memos::CHUNK).map(|memo| memo.0), Some(7));
+    }
 
     /// Whether entries have the usual form decides how long reading takes.
     #[test]

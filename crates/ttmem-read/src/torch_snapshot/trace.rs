@@ -33,24 +33,28 @@ pub(super) struct OriginIndex(pub u32);
 pub(super) struct Origins {
     pub all: Vec<Origin>,
     ids: FxHashMap<Origin, u32>,
-    last: Option<(Origin, u32)>,
+    /// For each stack, the last origin with it. Most stacks have only one.
+    by_stack: Vec<u32>,
 }
 
 impl Origins {
     /// The index of an origin.
     pub fn add(&mut self, origin: Origin) -> OriginIndex {
-        // The free of a block follows its allocation, or both events of the free have the same stack.
-        if let Some((last, id)) = self.last
-            && last == origin
+        let stack = origin.stack.map_or(0, |stack| stack.index() + 1);
+        if let Some(&last) = self.by_stack.get(stack)
+            && self.all.get(last as usize) == Some(&origin)
         {
-            return OriginIndex(id);
+            return OriginIndex(last);
         }
         let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let id = *self.ids.entry(origin).or_insert(next);
         if id == next {
             self.all.push(origin);
         }
-        self.last = Some((origin, id));
+        if self.by_stack.len() <= stack {
+            self.by_stack.resize(stack + 1, u32::MAX);
+        }
+        self.by_stack[stack] = id;
         OriginIndex(id)
     }
 }
@@ -115,7 +119,8 @@ impl Trace {
 #[derive(Debug, Default)]
 pub(super) struct TraceParser {
     pub origins: Origins,
-    actions: FxHashMap<TextId, Word>,
+    /// The meanings of texts as actions, if they are known.
+    actions: Vec<Option<Word>>,
 }
 
 /// The meaning of an action's word.
@@ -191,14 +196,28 @@ impl TraceParser {
         self.entry(&fields, texts)
     }
 
-    /// The entry with these fields.
-    pub fn entry(&mut self, fields: &Fields, texts: &Texts) -> ParsedEntry {
-        let Some(word) = fields.action else { return ParsedEntry::Other(None) };
-        let meaning = *self.actions.entry(word).or_insert_with(|| match texts.get(word) {
+    #[cold]
+    fn learn(&mut self, word: TextId, texts: &Texts) -> Word {
+        let meaning = match texts.get(word) {
             "user_defined" => Word::UserDefined,
             "annotate" => Word::Annotate,
             word => action_of(word).map_or(Word::Other, Word::Memory),
-        });
+        };
+        let index = word.0 as usize;
+        if self.actions.len() <= index {
+            self.actions.resize(index + 1, None);
+        }
+        self.actions[index] = Some(meaning);
+        meaning
+    }
+
+    /// The entry with these fields.
+    pub fn entry(&mut self, fields: &Fields, texts: &Texts) -> ParsedEntry {
+        let Some(word) = fields.action else { return ParsedEntry::Other(None) };
+        let meaning = match self.actions.get(word.0 as usize) {
+            Some(&Some(meaning)) => meaning,
+            _ => self.learn(word, texts),
+        };
         let time_us = fields.time_us;
         match meaning {
             Word::Memory(_) if fields.is_internal => ParsedEntry::Internal,

@@ -1,6 +1,6 @@
 //! Allocations by what they have in common, and memory that is reserved but not used.
 
-use ttmem_query::{AllocationGroup, Allocations, RankSummary};
+use ttmem_query::{AllocationGroup, Allocations, RankSummary, Waste, WasteInPart};
 
 use super::cell::{LOCATION, NAME, cell};
 use super::document::{Align, Section};
@@ -18,6 +18,21 @@ pub(super) fn sections(rank: &RankSummary, rows: usize) -> Vec<Section> {
     sections
 }
 
+/// The sentence about reserved memory that was not active, in a few parts of the run.
+fn over_time(waste: &Waste) -> Option<String> {
+    const PARTS: usize = 8;
+    let most = |part: &[WasteInPart]| part.iter().map(|part| part.external).max().unwrap_or(0);
+    let parts = waste.over_time.chunks(waste.over_time.len().div_ceil(PARTS).max(1));
+    let parts: Vec<String> = parts.map(|part| size(most(part))).collect();
+    (parts.len() > 1 && waste.external > 0).then(|| {
+        format!(
+            "Reserved but not active in {} equal parts of the run, at most: {}.",
+            parts.len(),
+            parts.join(", ")
+        )
+    })
+}
+
 fn live(allocations: &Allocations, rows: usize) -> Section {
     let live = allocations.live;
     let filter = allocations.filter.as_ref().map_or_else(String::new, |filter| format!(" where `{filter}`"));
@@ -28,14 +43,15 @@ fn live(allocations: &Allocations, rows: usize) -> Section {
         allocations.position,
         size(live.bytes)
     )];
-    facts.extend(allocations.waste.map(|waste| {
-        format!(
+    if let Some(waste) = &allocations.waste {
+        facts.push(format!(
             "At worst, blocks were {} larger than requested, and {} was reserved but not active (before step {}).",
             size(waste.internal),
             size(waste.external),
             waste.external_position
-        )
-    }));
+        ));
+        facts.extend(over_time(waste));
+    }
     facts.extend(allocations.largest_transient.as_ref().map(|transient| {
         let at =
             transient.line.as_ref().map_or_else(String::new, |line| format!(" at {}", cell(line, LOCATION)));

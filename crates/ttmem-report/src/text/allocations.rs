@@ -1,6 +1,6 @@
 //! Allocations by what they have in common, and memory that is reserved but not used.
 
-use ttmem_query::{AllocationGroup, Allocations, GroupBy, ReservedPool};
+use ttmem_query::{AllocationGroup, Allocations, GroupBy, ReservedPool, Waste, WasteInPart};
 
 use super::{Detail, Page};
 use crate::styled::{Style, Text};
@@ -39,6 +39,7 @@ impl Page<'_> {
         self.busiest(allocations, out);
         if self.detail == Detail::Full && allocations.filter.is_none() {
             self.reserved(&allocations.reserved, out);
+            allocations.waste.iter().for_each(|waste| unused(waste, out));
         }
     }
 
@@ -143,6 +144,43 @@ impl Page<'_> {
         out.table(&table);
         out.blank();
     }
+}
+
+/// The memory lost to fragmentation, over time.
+fn unused(waste: &Waste, out: &mut Text) {
+    type Of = fn(&WasteInPart) -> u64;
+    let rows: [(&str, u64, u32, Of); 2] = [
+        ("reserved, not active", waste.external, waste.external_position, |part| part.external),
+        ("in blocks, not requested", waste.internal, waste.internal_position, |part| part.internal),
+    ];
+    let unit = Unit::of(waste.external.max(waste.internal));
+    let mut table = Table::new([
+        ("unused memory", Align::Left),
+        ("most", Align::Right),
+        ("before step", Align::Right),
+        ("over the run", Align::Left),
+    ])
+    .optional(&[3, 2]);
+    let rows: Vec<_> = rows.into_iter().filter(|(_, most, ..)| *most > 0).collect();
+    for (name, most, position, of) in &rows {
+        let parts: Vec<u64> = waste.over_time.iter().map(of).collect();
+        table.row([(*name).to_owned(), unit.show(*most), position.to_string(), bars(&parts)]);
+    }
+    if !rows.is_empty() {
+        out.table(&table);
+        out.blank();
+    }
+}
+
+/// Numbers as bars, relative to the highest one.
+fn bars(values: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let highest = values.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |value: &u64| {
+        let level = u128::from(*value) * (BARS.len() as u128 - 1) / u128::from(highest);
+        usize::try_from(level).ok().and_then(|level| BARS.get(level)).copied().unwrap_or(' ')
+    };
+    values.iter().map(bar).collect()
 }
 
 /// What a grouping is called.

@@ -8,6 +8,8 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::Value;
+use ttmem::analyze::Account;
+use ttmem::model::rules::live::LiveSums;
 use ttmem::model::{CallEnd, CallId, CurveKind, Moment, Profile};
 use ttmem::query::{Request, summary};
 use ttmem::{Error, Result, read};
@@ -197,6 +199,14 @@ proptest! {
             .map(|tensor| rank.tensors.per_bank[tensor].get().unwrap())
             .sum();
         prop_assert_eq!(live, allocator.levels().allocated);
+        // The allocated bytes are used instead of the sums of the tensors.
+        let pool = ttmem::model::PoolId::new(0).unwrap();
+        let sums = LiveSums::new(rank, pool);
+        let account = Account::new(rank, pool).unwrap();
+        prop_assert!(account.is_all_explained());
+        for step in 0..rank.end() {
+            prop_assert_eq!(account.explained(Moment::after(step)), Some(sums.at(Moment::after(step))));
+        }
     }
 
     /// A ring buffer that has lost its beginning: the end is exact, and no level is negative or above the reserved
@@ -520,6 +530,28 @@ fn failed_allocations_have_what_was_free() {
     let profile = opened(&Snapshot::of(&allocator, &stacks(), Options::default()).pickle()).unwrap();
     let requested: Vec<_> = profile.ranks[0].faults.iter().map(|fault| fault.requested_total).collect();
     assert_eq!(requested, [Some(64 * MIB), Some(65 * MIB)]);
+}
+
+/// The cause of a request that failed although this many bytes of the device were free.
+fn cause_of(requested: u64, device_free: u64) -> (String, String) {
+    let mut allocator = example_allocator();
+    allocator.fail(requested, device_free, 0);
+    let profile = opened(&Snapshot::of(&allocator, &stacks(), Options::default()).pickle()).unwrap();
+    let oom = summary(&[profile], &Request::default()).unwrap().ranks.remove(0).oom.unwrap();
+    (oom.cause.to_owned(), oom.statement.detail.clone().unwrap_or_default())
+}
+
+#[test]
+fn a_request_that_the_device_had_room_for_reached_a_limit_of_the_program() {
+    const GIB: u64 = 1 << 30;
+    let (cause, detail) = cause_of(GIB, 100 * GIB);
+    assert_eq!(cause, "memory_limit", "{detail}");
+    assert!(detail.contains("so PyTorch refused it: the limit is less than"), "{detail}");
+    let (cause, detail) = cause_of(GIB, GIB / 2);
+    assert_eq!(cause, "capacity", "{detail}");
+    // The driver needs some memory itself.
+    let (cause, detail) = cause_of(GIB, GIB + GIB / 4);
+    assert_eq!(cause, "unknown", "{detail}");
 }
 
 fn message(bytes: &[u8]) -> String {

@@ -227,7 +227,7 @@ fn ask(profile: &Profile, rank: &Rank, span: Span) {
     let pools: Vec<PoolId> = (0..rank.pools.len()).filter_map(PoolId::new).collect();
     for &pool in &pools {
         let account = Account::new(rank, pool).unwrap();
-        effects::largest(&account, span, 3);
+        effects::largest(&effects::added(&account, span), 3);
         held::over_time(&account);
         clock::held_in_time(&account);
         outside::gaps(&account, span);

@@ -1,5 +1,13 @@
 use super::*;
-use crate::analyze::effects::{effects, increases, largest};
+use crate::analyze::effects::{self, Repeated, effects};
+
+fn largest(account: &Account<'_>, span: Span, most: usize) -> Vec<(Step, u64)> {
+    effects::largest(&effects::added(account, span), most)
+}
+
+fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: usize) -> Vec<Repeated> {
+    effects::increases(profile, account, &effects::added(account, span), count)
+}
 
 fn all(profile: &Profile, pool: PoolId) -> Vec<Option<i64>> {
     effects(&account(profile, pool), whole(profile)).map(|(_, effect)| effect).collect()

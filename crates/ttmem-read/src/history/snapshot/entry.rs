@@ -131,7 +131,12 @@ impl<O> Entries<O> {
         self.len += 1;
         match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
             Some(chunk) => chunk.push(entry),
-            None => self.chunks.push(vec![entry]),
+            None => {
+                // The first chunk grows, because most traces are short.
+                let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { CHUNK });
+                chunk.push(entry);
+                self.chunks.push(chunk);
+            }
         }
     }
 

@@ -42,6 +42,11 @@ impl LineIndex {
 pub struct StackIndex(NonZeroU32);
 
 impl StackIndex {
+    /// The stack at a position, from 0; `None` if it is too large.
+    pub fn new(index: usize) -> Option<Self> {
+        u32::try_from(index).ok()?.checked_add(1).and_then(NonZeroU32::new).map(Self)
+    }
+
     /// The position among the stacks, from 0.
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
@@ -83,8 +88,7 @@ impl Stacks {
         if let Some(&known) = self.by_lines.get(lines) {
             return Some(known);
         }
-        let count = u32::try_from(self.all.len()).ok()?.checked_add(1)?;
-        let stack = StackIndex(NonZeroU32::new(count)?);
+        let stack = StackIndex::new(self.all.len())?;
         let lines: Arc<[LineIndex]> = lines.into();
         self.all.push(Arc::clone(&lines));
         self.by_lines.insert(lines, stack);
