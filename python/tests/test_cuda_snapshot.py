@@ -88,3 +88,38 @@ def test_levels_are_those_of_the_allocator(settings: str, entries: int, tmp_path
     if entries == WHOLE:
         assert pool["peak_total"] == counters["allocated.peak"]
         assert pool["allocator"]["reserved_peak_total"] == counters["reserved.peak"]
+
+
+# Keeps a little more in each iteration, until a limit below the memory of the device is reached.
+LIMITED = """
+import json, sys, torch
+
+path = sys.argv[1]
+total = torch.cuda.mem_get_info()[1]
+torch.cuda.set_per_process_memory_fraction(0.05)
+torch.cuda.memory._record_memory_history()
+kept = []
+try:
+    while True:
+        with torch.profiler.record_function("iteration"):
+            kept.append(torch.empty(256 << 20, dtype=torch.uint8, device="cuda"))
+            torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    torch.cuda.memory._dump_snapshot(path)
+with open(path + ".json", "w") as file:
+    json.dump({"limit": int(total * 0.05), "reserved": torch.cuda.memory_reserved()}, file)
+"""
+
+
+def test_a_limit_below_the_memory_of_the_device_is_recognized(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.pickle"
+    subprocess.run([sys.executable, "-c", LIMITED, str(path)], check=True)
+    counters = json.loads((tmp_path / "snapshot.pickle.json").read_text())
+    rank = ttmem.load(path).summary()["ranks"][0]
+    oom = rank["oom"]
+    assert oom["cause"] == "memory_limit"
+    assert "so PyTorch refused it" in oom["detail"]
+    assert counters["reserved"] <= counters["limit"] < counters["reserved"] + oom["requested_total"]
+    # Each iteration keeps 256 MiB.
+    iteration = next(call for call in rank["ran"] if call["name"] == "iteration")
+    assert iteration["retained_per_call_bytes"] == 256 << 20
