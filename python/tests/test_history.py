@@ -139,9 +139,9 @@ def test_11_an_out_of_memory_error_is_told_with_the_line_that_asked(tmp_path: Pa
     assert oom["requested_total"] == 412090368
     assert oom["free_per_bank"] == cached + entry["device_free"]
     assert oom["largest_free_per_bank"] == entry["device_free"]
-    advice = summary["ranks"][0]["suggestions"][0]["message"]
-    assert "requested 393.0 MiB of cuda:0, although a block of 136.49 GiB was free" in advice
-    assert "bank" not in advice
+    assert oom["cause"] == "memory_limit"
+    assert "requested 393.0 MiB; 136.49 GiB was free. That would have been enough" in oom["detail"]
+    assert "bank" not in oom["detail"] + oom["advice"]
 
 
 def test_odd_entries_are_passed_over(tmp_path: Path) -> None:

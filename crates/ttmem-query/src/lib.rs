@@ -36,6 +36,7 @@ mod rows;
 mod statement;
 mod suggestions;
 mod summary;
+mod threads;
 pub mod timeline;
 #[cfg(feature = "typescript")]
 pub mod typescript;

@@ -30,6 +30,7 @@ use super::phases::{phase_summary, session_summaries};
 use super::pool_order::by_importance;
 use super::ranks::{ProcessFilter, files_in_order, in_order, process};
 use super::suggestions::{PoolAtPeak, Situation, suggestions};
+use super::threads::both;
 use crate::analyze::fragmentation::Severity;
 use crate::analyze::main_pool::main_pool;
 use crate::analyze::residue::{self, Who};
@@ -89,6 +90,8 @@ impl FromStr for RunFilter {
     }
 }
 
+/// From this number of steps on, analyses run in two threads.
+const MANY_STEPS: usize = 100_000;
 /// The default length of ranked lists.
 const RANKED: usize = 10;
 
@@ -272,7 +275,8 @@ impl<'a> View<'a> {
         let dram_account = dram.and_then(|index| self.accounts.get(index));
         let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
         // The analyses that look at every step take most of the time, so they run at the same time.
-        let (added, (moments, allocations)) = rayon::join(
+        let (added, (moments, allocations)) = both(
+            self.rank.steps.len() > MANY_STEPS,
             || dram_account.map_or_else(Vec::new, |account| effects::added(account, self.span)),
             || {
                 let moment = |(account, peak): (&Account<'_>, _)| {
