@@ -7,7 +7,10 @@ const KNOWN: [(&[&str], &str); 10] = [
     (&["result", "mlir_op"], "the operations of a report; pass its folder or its _memory.json file"),
     (&["metadata", "entries"], "the inputs of a report; pass its folder or its _memory.json file"),
     (&["ttir", "ttnn"], "the IR of a report; pass its folder or its _memory.json file"),
-    (&["traceEvents"], "a Chrome or PyTorch profiler trace"),
+    (
+        &["traceEvents"],
+        "a Chrome or PyTorch profiler trace; record a memory snapshot instead (_record_memory_history)",
+    ),
     (&["segments", "device_traces"], "a PyTorch memory snapshot"),
     (&["nbformat"], "a notebook"),
     (&["lockfileVersion"], "an npm lock file"),
@@ -83,7 +86,7 @@ mod tests {
         let said = |text: &str| describe(text.as_bytes());
         assert_eq!(
             said(r#"{"schemaVersion": 1, "traceEvents": [{"#).unwrap(),
-            "JSON: a Chrome or PyTorch profiler trace"
+            "JSON: a Chrome or PyTorch profiler trace; record a memory snapshot instead (_record_memory_history)"
         );
         assert_eq!(
             said(r#"{"name": "x", "version": "1""#).unwrap(),

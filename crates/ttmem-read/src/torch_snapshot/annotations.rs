@@ -17,15 +17,19 @@ struct Open {
     scope: ScopeId,
 }
 
-/// Emits annotations that are ordered by time.
+/// Emits annotations that are ordered by time. Nothing is known about the memory of those that ended before `history`,
+/// the time of the first event, so they are left out.
 pub(super) fn emit(
     annotations: &[Annotation],
     began: u64,
+    history: Option<u64>,
     heap: &Heap,
     definitions: &mut Definitions<'_>,
 ) -> Result<()> {
-    let (mut open, mut calls, mut unmatched): (Vec<Open>, usize, u64) = (Vec::new(), 0, 0);
-    for annotation in annotations {
+    let (mut open, mut calls, mut unmatched): (Vec<Open>, usize, usize) = (Vec::new(), 0, 0);
+    let early = ended_before(annotations, history.unwrap_or(0));
+    warn(definitions, early.iter().filter(|is_early| **is_early).count() / 2, "ended")?;
+    for (annotation, _) in annotations.iter().zip(&early).filter(|(_, is_early)| !**is_early) {
         let time = annotation.time_us.saturating_mul(1000).saturating_add(500).saturating_sub(began);
         if annotation.is_start {
             let parent = open.last();
@@ -57,15 +61,29 @@ pub(super) fn emit(
             None => unmatched += 1,
         }
     }
-    if unmatched > 0 {
-        let ends = ttmem_model::words::counted(unmatched, "annotation");
-        definitions.warn(
-            None,
-            format!(
-                "{ends} began before the history and {} skipped",
-                ttmem_model::words::by_count(unmatched, "was", "were")
-            ),
-        )?;
+    warn(definitions, unmatched, "began")
+}
+
+/// For each annotation, whether it is the start or the end of a range that ended before a time.
+fn ended_before(annotations: &[Annotation], time_us: u64) -> Vec<bool> {
+    let mut early = vec![false; annotations.len()];
+    let mut open: Vec<usize> = Vec::new();
+    for (index, annotation) in annotations.iter().enumerate().take_while(|(_, one)| one.time_us < time_us) {
+        if annotation.is_start {
+            open.push(index);
+        } else if let Some(start) = open.iter().rposition(|start| annotations[*start].name == annotation.name)
+        {
+            (early[index], early[open.remove(start)]) = (true, true);
+        }
     }
-    Ok(())
+    early
+}
+
+fn warn(definitions: &mut Definitions<'_>, count: usize, what: &str) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let ranges = ttmem_model::words::counted(count as u64, "annotated range");
+    let were = ttmem_model::words::by_count(count as u64, "was", "were");
+    definitions.warn(None, format!("{ranges} {what} before the history and {were} skipped"))
 }

@@ -1,8 +1,8 @@
 //! The classes of a snapshot's allocations.
 //!
 //! A snapshot has no classes, but its stacks show what most memory is for: the code of PyTorch that creates parameters,
-//! optimizer states and workspaces is known, a tensor that `zero_grad` frees was a gradient, and one that a forward
-//! pass allocates and the autograd engine frees was kept for the backward pass. Everything else remains unknown.
+//! optimizer states and workspaces is known, a tensor that `zero_grad` frees was a gradient, and one that Python code
+//! allocates and the autograd engine frees was kept for the backward pass. Everything else remains unknown.
 
 use std::collections::BTreeMap;
 
@@ -58,13 +58,19 @@ pub(crate) fn classify(profile: &mut Profile) {
     let mut names: FxHashMap<Library, Option<StrId>> = FxHashMap::default();
     let mut ranks = std::mem::take(&mut profile.ranks);
     for rank in &mut ranks {
+        let freed = |rank: &Rank, tensor: usize| freed_by(rank, tensor).map(|op| role(Some(op)));
+        // Without stacks of frees, nothing is known about the code that frees.
+        let frees_have_stacks = (0..rank.tensors.len())
+            .any(|tensor| freed(rank, tensor).is_some_and(|role| role != Role::NoPython));
         for tensor in 0..rank.tensors.len() {
-            let (made, freed) = (role(made_by(rank, tensor)), role(freed_by(rank, tensor)));
-            let is_freed = freed_by(rank, tensor).is_some();
-            rank.tensors.class[tensor] = class(made, is_freed.then_some(freed));
+            let made = role(made_by(rank, tensor));
+            rank.tensors.class[tensor] = class(made, freed(rank, tensor), frees_have_stacks);
             if let Role::Workspace(library) = made {
                 name(profile, rank, tensor, library, &mut names);
             }
+        }
+        for tensor in gradients(rank, |tensor| role(made_by(rank, tensor)) == Role::NoPython) {
+            rank.tensors.class[tensor] = Class::Gradient;
         }
         for (tensor, library) in workspaces(rank, &roles) {
             rank.tensors.class[tensor] = Class::Workspace;
@@ -96,7 +102,7 @@ fn freed_by(rank: &Rank, tensor: usize) -> Option<OpId> {
     rank.op_id(step)
 }
 
-fn class(made: Role, freed: Option<Role>) -> Class {
+fn class(made: Role, freed: Option<Role>, frees_have_stacks: bool) -> Class {
     match (made, freed) {
         (Role::Parameters, _) => Class::Parameter,
         (Role::OptimizerState, _) => Class::Optimizer,
@@ -107,8 +113,34 @@ fn class(made: Role, freed: Option<Role>) -> Class {
         | (Role::Forward, Some(Role::Forward))
         | (Role::NoPython, Some(Role::NoPython)) => Class::Temporary,
         (Role::Forward, _) => Class::Activation,
+        // A loss outside all modules, for example.
+        (Role::Other, Some(Role::NoPython)) if frees_have_stacks => Class::Activation,
         (Role::NoPython | Role::ZeroGrad | Role::Other, _) => Class::Unknown,
     }
+}
+
+/// The allocations of the autograd engine that outlive their backward pass and have the size of a parameter: gradients
+/// that nothing has freed yet. There are at most as many of them as parameters.
+fn gradients(rank: &Rank, is_by_autograd: impl Fn(usize) -> bool) -> Vec<usize> {
+    /// A block may keep this much of a larger free one.
+    const REMAINDER: u64 = 1 << 20;
+    let size = |tensor: usize| rank.tensors.per_bank[tensor].or_zero();
+    let all = 0..rank.tensors.len();
+    let mut parameters: Vec<u64> =
+        all.clone().filter(|&tensor| rank.tensors.class[tensor] == Class::Parameter).map(size).collect();
+    parameters.sort_unstable();
+    let is_like_a_parameter = |bytes: u64| {
+        let least = if bytes > REMAINDER { bytes - REMAINDER } else { bytes };
+        let most = if bytes > REMAINDER { bytes.saturating_add(REMAINDER) } else { bytes };
+        let first = parameters.partition_point(|parameter| *parameter < least);
+        parameters.get(first).is_some_and(|parameter| *parameter <= most)
+    };
+    let found: Vec<usize> = all
+        .filter(|&tensor| rank.tensors.class[tensor] == Class::Unknown)
+        .filter(|&tensor| rank.tensors.dies[tensor] == ttmem_model::Moment::NEVER)
+        .filter(|&tensor| is_by_autograd(tensor) && is_like_a_parameter(size(tensor)))
+        .collect();
+    if found.len() <= parameters.len() { found } else { Vec::new() }
 }
 
 /// The roles of operations.
@@ -186,42 +218,53 @@ fn role_of_line(function: &str, file: &str) -> Option<Role> {
 /// Workspaces that only their size shows, because stacks have no C++ lines. cuBLAS gets one workspace per thread and
 /// stream the first time it is used, and keeps it: the only allocation of this size by that code, and never freed.
 fn workspaces(rank: &Rank, roles: &[Role]) -> Vec<(usize, Library)> {
-    let mut candidates: BTreeMap<(OpId, u64), Vec<usize>> = BTreeMap::new();
+    let mut candidates: BTreeMap<(Option<OpId>, u64), Vec<usize>> = BTreeMap::new();
     for tensor in 0..rank.tensors.len() {
         let bytes = rank.tensors.per_bank[tensor].or_zero();
         if !BLAS_SIZES.contains(&bytes) && !BLAS_LT_SIZES.contains(&bytes) {
             continue;
         }
-        let Some(op) = made_by(rank, tensor) else { continue };
-        if matches!(roles.get(op.index()), Some(Role::Forward | Role::NoPython | Role::Other)) {
+        let op = made_by(rank, tensor);
+        let role = op.map_or(Some(&Role::NoPython), |op| roles.get(op.index()));
+        if matches!(role, Some(Role::Forward | Role::NoPython | Role::Other)) {
             candidates.entry((op, bytes)).or_default().push(tensor);
         }
     }
     let is_kept = |tensor: usize| rank.tensors.dies[tensor] == ttmem_model::Moment::NEVER;
+    // The only one of its size by that code, and kept.
+    let only = |op: Option<OpId>, bytes: u64| match candidates.get(&(op, bytes)).map(Vec::as_slice) {
+        Some(&[tensor]) if is_kept(tensor) => Some(tensor),
+        _ => None,
+    };
     let mut found = Vec::new();
-    for ((op, bytes), tensors) in &candidates {
-        let [tensor] = tensors.as_slice() else { continue };
-        if !BLAS_SIZES.contains(bytes) || !is_kept(*tensor) || !follows_another(rank, *tensor, *op) {
-            continue;
-        }
-        found.push((*tensor, Library::Blas));
-        let small = BLAS_LT_SIZES.iter().filter_map(|bytes| candidates.get(&(*op, *bytes)));
-        for tensors in small {
-            if let [lt] = tensors.as_slice()
-                && lt != tensor
-                && is_kept(*lt)
-            {
-                found.push((*lt, Library::BlasLt));
-            }
+    for &(op, bytes) in candidates.keys().filter(|(_, bytes)| BLAS_SIZES.contains(bytes)) {
+        let Some(tensor) = only(op, bytes) else { continue };
+        let small = BLAS_LT_SIZES.iter().filter_map(|bytes| only(op, *bytes)).filter(|lt| *lt != tensor);
+        let small: Vec<usize> = small.collect();
+        // What came before an allocation from before the history is unknown, but both workspaces prove each other.
+        let is_old = rank.tensors.step[tensor].is_none();
+        if follows_another(rank, tensor, op) || is_old && !small.is_empty() {
+            found.push((tensor, Library::Blas));
+            found.extend(small.into_iter().map(|lt| (lt, Library::BlasLt)));
         }
     }
+    if !found.is_empty() {
+        // That of the autograd engine's thread, which has no stack.
+        let is_of_autograd =
+            |op: &Option<OpId>| op.is_none_or(|op| roles.get(op.index()) == Some(&Role::NoPython));
+        let old = candidates.keys().filter(|(op, bytes)| is_of_autograd(op) && BLAS_SIZES.contains(bytes));
+        let old = old.filter_map(|&(op, bytes)| only(op, bytes));
+        let old = old.filter(|tensor| rank.tensors.step[*tensor].is_none());
+        found.extend(old.map(|tensor| (tensor, Library::Blas)).collect::<Vec<_>>());
+    }
     found.sort_unstable_by_key(|(tensor, _)| *tensor);
+    found.dedup();
     found
 }
 
 /// Whether the step before an allocation is of the same operation: a matrix product allocates its result, then the
 /// workspace.
-fn follows_another(rank: &Rank, tensor: usize, op: OpId) -> bool {
+fn follows_another(rank: &Rank, tensor: usize, op: Option<OpId>) -> bool {
     let before = rank.tensors.step[tensor].map(StepNumber::get).and_then(|step| step.checked_sub(1));
-    before.and_then(|step| rank.op_id(step)) == Some(op)
+    op.is_some() && before.and_then(|step| rank.op_id(step)) == op
 }

@@ -9,6 +9,7 @@ use ttmem_model::{
 };
 
 use super::annotations;
+use super::cpp;
 use super::document::{Device, Document};
 use super::heap::Heap;
 use super::trace::{Origin, OriginIndex, Trace};
@@ -92,7 +93,8 @@ impl<'s, 'h> Emitter<'s, 'h> {
                 format!("{rows} without an address or a size {} skipped", by_count(invalid, "was", "were"));
             self.definitions.warn(None, message)?;
         }
-        annotations::emit(&annotations, began.unwrap_or(0), self.heap, &mut self.definitions)?;
+        let history = all.iter().filter_map(|named| named.device.trace.first_us).min();
+        annotations::emit(&annotations, began.unwrap_or(0), history, self.heap, &mut self.definitions)?;
         self.segments(&all)?;
         self.labels(&all, began.unwrap_or(0))?;
         self.histories(all, began.unwrap_or(0), settings.overflowed)
@@ -193,6 +195,7 @@ impl<'s, 'h> Emitter<'s, 'h> {
     }
 
     /// Defines the operation of an origin: named after its innermost Python line, located at the user's innermost line.
+    /// Without Python lines, it has no location.
     fn new_op(&mut self, origin: u32, is_free: bool) -> Result<OpId> {
         let heap = self.heap;
         let origin = heap.parser.origins.all.get(origin as usize).copied().unwrap_or_default();
@@ -206,11 +209,12 @@ impl<'s, 'h> Emitter<'s, 'h> {
             return self.definitions.new_op(op, None);
         };
         let lines = || heap.stacks.lines_of(stack);
-        let innermost = lines().find(|line| is_python(&line.file)).or_else(|| lines().next());
+        let innermost = lines().find(|line| is_python(&line.file));
         let users = lines().find(|line| is_python(&line.file) && !is_library(&line.file)).or(innermost);
         let name = match (is_free, innermost) {
             (false, Some(line)) => line.operation(),
-            (false, None) => ALLOCATION.into(),
+            (false, None) => cpp::operation(lines().map(|line| line.function.as_str()))
+                .unwrap_or_else(|| ALLOCATION.into()),
             (true, _) => OTHER.into(),
         };
         let mut outer: Option<StackId> = None;

@@ -6,6 +6,7 @@
 
 mod annotations;
 mod classes;
+mod cpp;
 mod document;
 mod emit;
 mod heap;
