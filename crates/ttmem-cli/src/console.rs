@@ -12,6 +12,7 @@ use ttmem::model::Warning;
 use ttmem::query::{SourceSummary, WarningSummary};
 use ttmem::report::{Line, Screen, Style as Meaning, Text, name_of_file};
 use ttmem::{Error, Result};
+use unicode_width::UnicodeWidthStr;
 
 use crate::args::Verbosity;
 use crate::replacing::Output;
@@ -81,11 +82,34 @@ pub(crate) fn usage(error: &clap::Error) -> u8 {
 /// The lines of the terminal that standard error has filled.
 static LINES_ABOVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Prints a line on standard error.
+/// Prints a line on standard error. On a terminal, it is wrapped between words.
 pub(crate) fn say(text: &str) {
-    LINES_ABOVE.fetch_add(lines_of(text), Ordering::Relaxed);
+    let width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
+    let text = width.map_or_else(|| text.to_owned(), |width| wrapped(text, width));
+    LINES_ABOVE.fetch_add(lines_of(&text), Ordering::Relaxed);
     // If standard error is closed, there is no way to report it.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Wraps lines between words, and indents their continuations. Words that are too long for a line are left to the
+/// terminal.
+fn wrapped(text: &str, width: usize) -> String {
+    const INDENT: &str = "  ";
+    let visible = |word: &str| anstream::adapter::strip_str(word).to_string().width();
+    let mut wrapped = String::new();
+    let mut column = 0;
+    for (index, word) in text.split_inclusive([' ', '\n']).enumerate() {
+        let room = visible(word.trim_end());
+        if index > 0 && column > 0 && column + room > width && room + INDENT.len() <= width {
+            wrapped.truncate(wrapped.trim_end().len());
+            wrapped.push('\n');
+            wrapped.push_str(INDENT);
+            column = INDENT.len();
+        }
+        wrapped.push_str(word);
+        column = if word.ends_with('\n') { 0 } else { column + visible(word) };
+    }
+    wrapped
 }
 
 /// The lines of the terminal that a note fills; 0 if it is not printed on one.
@@ -265,6 +289,19 @@ mod tests {
             assert_eq!(lines_on_screen(text, 8), lines, "{text:?}");
         }
         assert_eq!(lines_on_screen("ab", 0), 2, "an unknown width");
+    }
+
+    #[test]
+    fn notes_are_wrapped_between_words() {
+        let note = format!("{YELLOW}warning:{YELLOW:#} the ring buffer overflowed");
+        assert_eq!(wrapped("one two three", 8), "one two\n  three");
+        assert_eq!(wrapped("one two three\nfour", 40), "one two three\nfour");
+        assert_eq!(wrapped("page: a-very-long-path and", 8), "page: a-very-long-path\n  and");
+        assert_eq!(
+            anstream::adapter::strip_str(&wrapped(&note, 16)).to_string(),
+            "warning: the\n  ring buffer\n  overflowed"
+        );
+        assert_eq!(wrapped("", 8), "");
     }
 
     #[test]

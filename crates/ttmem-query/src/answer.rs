@@ -376,8 +376,9 @@ pub struct PoolSummary {
     /// Whether the pool is a counter that was polled, alongside pools that were tracked exactly; omitted if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub polled: bool,
-    /// The source of the peak of a sampled pool: `counted` is the input's own figure, `sampled` the highest sample,
-    /// which is a lower bound. Omitted if every change was tracked.
+    /// The source of a peak that may not be the true one. `counted` is the input's own figure. The others are lower
+    /// bounds: `sampled` is the highest sample, and `recorded` the peak of a history that begins with memory in use.
+    /// Omitted if every change was tracked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_source: Option<&'static str>,
     /// The highest sample of a sampled pool.
@@ -389,6 +390,11 @@ pub struct PoolSummary {
 }
 
 impl PoolSummary {
+    /// Whether the true peak may be higher.
+    pub fn is_peak_at_least(&self) -> bool {
+        matches!(self.peak_source, Some("sampled" | "recorded"))
+    }
+
     /// The levels of the caching allocator, and the maximum number of bytes it reserved. `None` if it reserved nothing:
     /// CPU tensors may have such counters as well, but no caching allocator.
     pub fn caching_allocator(&self) -> Option<(&AllocatorLevels, u64)> {
@@ -448,6 +454,19 @@ pub struct PoolMoment {
     pub live: Option<Vec<LiveTensor>>,
     /// The blocks of a bank, if the input has block tables.
     pub blocks: Option<Vec<Block>>,
+}
+
+impl PoolMoment {
+    /// The parts of the program that allocated live tensors; none if all of them were allocated outside its parts.
+    pub fn makers(&self) -> &[MadeIn] {
+        let makers = self.made_in.as_deref().unwrap_or_default();
+        if makers.iter().any(|maker| maker.name.is_some()) { makers } else { &[] }
+    }
+
+    /// Whether modules are known that allocated live tensors.
+    pub fn has_modules(&self) -> bool {
+        self.makers().iter().any(|maker| maker.kind == Some("forward"))
+    }
 }
 
 /// The live activations, temporaries and unclassified tensors that a part of the program allocated.
@@ -725,7 +744,7 @@ pub struct Oom {
     pub pool: Option<String>,
     /// The cause.
     pub cause: &'static str,
-    /// Where the numbers are from: `message` or `state`.
+    /// Where the numbers are from: `message`, `state` (the last one before the error) or `history` (the allocator's).
     pub evidence: &'static str,
     /// The requested bytes on the device.
     pub requested_total: Option<u64>,

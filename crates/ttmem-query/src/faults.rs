@@ -34,7 +34,11 @@ impl View<'_> {
             statement: self.statement(verdict),
             pool: fault.pool.map(|pool| self.text(pool)),
             cause: verdict.cause.as_str(),
-            evidence: if verdict.from_message { "message" } else { "state" },
+            evidence: match verdict.from_message {
+                _ if verdict.is_from_history() => "history",
+                true => "message",
+                false => "state",
+            },
             requested_total: fault.requested_total,
             requested_per_bank: fault.requested_per_bank,
             banks: fault.banks,

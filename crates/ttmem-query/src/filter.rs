@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use regex_lite::Regex;
-use ttmem_model::{MemorySize, Moment, OpId, Profile, Rank, TensorId};
+use ttmem_model::{Class, MemorySize, Moment, OpId, Profile, Rank, TensorId};
 
 /// The fields that conditions compare, with what they mean.
 pub const FIELDS: [(&str, &str); 9] = [
@@ -206,7 +206,10 @@ fn passes(profile: &Profile, op: OpId, field: OpField, test: &TextTest) -> bool 
     let one = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id)).into_iter();
     match field {
         OpField::Op => test.holds(one(profile.ops.name(op))),
-        OpField::Line => test.holds(one(profile.ops.loc(op))),
+        OpField::Line => match profile.ops.loc(op) {
+            Some(loc) => is_line(test, profile.text(loc)),
+            None => test.holds(std::iter::empty()),
+        },
         OpField::Stack => {
             let lines = profile.stacks.of_op(op).map(|stack| profile.stacks.lines(stack));
             let lines: Vec<String> = lines
@@ -218,6 +221,19 @@ fn passes(profile: &Profile, op: OpId, field: OpField, test: &TextTest) -> bool 
                 .collect();
             test.holds(lines.iter().map(String::as_str))
         }
+    }
+}
+
+/// Whether a source line passes. It may be written without the first folders of its path.
+fn is_line(test: &TextTest, line: &str) -> bool {
+    let ends_with = |wanted: &str| {
+        let before = line.strip_suffix(wanted);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    match test {
+        TextTest::Is(wanted) => ends_with(wanted),
+        TextTest::IsNot(wanted) => !ends_with(wanted),
+        test => test.holds(std::iter::once(line)),
     }
 }
 
@@ -358,7 +374,7 @@ impl Parser {
             "allocated" => self.number(NumberField::Allocated, &field),
             "freed" => self.number(NumberField::Freed, &field),
             "steps" => self.number(NumberField::Steps, &field),
-            "class" => Ok(Node::Text(TextField::Class, self.test(&field)?)),
+            "class" => Ok(Node::Text(TextField::Class, self.class_test(&field)?)),
             "name" => Ok(Node::Text(TextField::Name, self.test(&field)?)),
             "op" => self.of_op(OpField::Op, &field),
             "line" => self.of_op(OpField::Line, &field),
@@ -416,6 +432,15 @@ impl Parser {
         }
     }
 
+    /// A test of a class. An unknown class is an error, because nothing would pass.
+    fn class_test(&mut self, field: &str) -> Result<TextTest, String> {
+        Ok(match self.test(field)? {
+            TextTest::Is(name) => TextTest::Is(class_named(&name)?),
+            TextTest::IsNot(name) => TextTest::IsNot(class_named(&name)?),
+            test => test,
+        })
+    }
+
     fn test(&mut self, field: &str) -> Result<TextTest, String> {
         let sign = self.sign(field)?;
         let Some(Word::Bare(value) | Word::Quoted(value)) = self.take() else {
@@ -432,9 +457,50 @@ impl Parser {
     }
 }
 
+/// The name of a class, which may also be written as summaries do: `gradients`, `optimizer state`, `KV caches`.
+fn class_named(name: &str) -> Result<String, String> {
+    let singular = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
+    let written = name.trim().to_ascii_lowercase().replace([' ', '-'], "_");
+    let is_named =
+        |class: &str| singular(&written) == class || written.split('_').any(|word| singular(word) == class);
+    let found = Class::ALL.into_iter().map(Class::as_str).find(|class| is_named(class));
+    found.map(str::to_owned).ok_or_else(|| {
+        let names = Class::ALL.map(Class::as_str).join(", ");
+        format!("unknown class `{name}`; expected one of {names}")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_are_known_by_all_their_names() {
+        for (name, class) in [
+            ("gradient", "gradient"),
+            ("Gradients", "gradient"),
+            ("optimizer state", "optimizer"),
+            ("KV caches", "kv_cache"),
+            ("kv-cache", "kv_cache"),
+            ("library workspaces", "workspace"),
+            ("unknown class", "unknown"),
+            ("temporary tensors", "temporary"),
+            ("arguments of unknown kind", "argument"),
+        ] {
+            assert_eq!(class_named(name).as_deref(), Ok(class), "{name}");
+        }
+        assert!(error("class = foo").starts_with("unknown class `foo`; expected one of weight, input"));
+        assert!("class ~ grad".parse::<Filter>().is_ok());
+    }
+
+    #[test]
+    fn a_line_is_known_by_the_end_of_its_path() {
+        let is = TextTest::Is("train.py:31".into());
+        let (path, others) = ("/home/user/train.py:31", ["/home/user/pretrain.py:31", "train.py:310"]);
+        assert!(is_line(&is, path) && is_line(&is, "train.py:31"));
+        assert!(others.iter().all(|other| !is_line(&is, other)));
+        assert!(!is_line(&TextTest::IsNot("train.py:31".into()), path));
+    }
 
     fn error(text: &str) -> String {
         text.parse::<Filter>().unwrap_err()

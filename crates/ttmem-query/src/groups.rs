@@ -86,10 +86,10 @@ impl<'a> TensorGroup<'a> {
         if is_same { first.made_in.as_deref() } else { first.made_in_layers.as_deref() }
     }
 
-    /// The pattern that the source locations of several tensors follow.
+    /// The source location, or the pattern that the locations of several tensors follow.
     fn location(&self) -> Option<String> {
         let locations: Option<Vec<&str>> = self.tensors.iter().map(|tensor| tensor.loc.as_deref()).collect();
-        common_location(&locations.filter(|_| self.count() > 1)?)
+        common_location(&locations?)
     }
 
     /// What allocated them: `steps 94–106 ttnn.full`, `argument (weight)`.
@@ -103,8 +103,8 @@ impl<'a> TensorGroup<'a> {
             (None, None) => match tensor.class {
                 Class::Weight => "argument (weight)".into(),
                 Class::Input => "argument (input)".into(),
-                Class::Unknown => "before the first step".into(),
-                _ => "argument".into(),
+                Class::Argument => "argument".into(),
+                _ => "before the first step".into(),
             },
         }
     }

@@ -499,10 +499,21 @@ impl<'a> View<'a> {
             quantum_per_bank: pool.quantum,
             allocator: reading.and_then(|reading| levels(pool, &reading)),
             polled: self.is_polled(account),
-            peak_source: pool.sampled.map(|stated| if stated.is_some() { "counted" } else { "sampled" }),
+            peak_source: match pool.sampled {
+                Some(stated) => Some(if stated.is_some() { "counted" } else { "sampled" }),
+                None => self.begins_in_use(account.id).then_some("recorded"),
+            },
             highest_sample_per_bank: pool.sampled.and(seen).map(|seen| seen.per_bank),
             not_watched: self.not_watched(account.id),
         }
+    }
+
+    /// Whether the history of a snapshot begins with memory in use: what was before it is unknown.
+    fn begins_in_use(&self, pool: PoolId) -> bool {
+        let tensors = &self.rank.tensors;
+        let mut first =
+            tensors.born.iter().zip(&tensors.pool).take_while(|(born, _)| **born <= Moment::early(0));
+        self.profile.source.format == "torch_snapshot" && first.any(|(_, of)| *of == pool)
     }
 
     /// Memory that the figures of a pool do not include.

@@ -140,10 +140,21 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
+    if let Some(shorter) = cut_path(text, width) {
+        return shorter;
+    }
     let room = width.saturating_sub(1);
     let head: String = take_width(text.chars(), room / 4);
     let tail: String = take_width(text.chars().rev(), room - head.width());
     head + "…" + &tail.chars().rev().collect::<String>()
+}
+
+/// Leaves out the first folders of an absolute path: `4 × …/project/model.py:12`.
+fn cut_path(text: &str, width: usize) -> Option<String> {
+    let start = text.find('/').filter(|&at| at == 0 || text[..at].ends_with([' ', '(']))?;
+    let (before, path) = text.split_at(start);
+    let shorter = path.match_indices('/').skip(1).map(|(at, _)| format!("{before}…{}", &path[at..]));
+    shorter.into_iter().find(|shorter| shorter.width() <= width)
 }
 
 /// Shortens a text to a width, at its end.
@@ -196,6 +207,18 @@ mod tests {
         let mut table = Table::new([("allocated by", Align::FlexibleEnd), ("size", Align::Right)]);
         table.row(["step 2703 torch.functional.cross_entropy".into(), "1.00 GiB".into()]);
         assert_eq!(table.lines("", 30)[1], "step 2703 torch.fun…  1.00 GiB");
+    }
+
+    #[test]
+    fn a_path_loses_its_first_folders() {
+        let path = "/home/user/project/model.py:12";
+        assert_eq!(cut(path, 30), path);
+        assert_eq!(cut(path, 29), "…/user/project/model.py:12");
+        assert_eq!(cut(path, 15), "…/model.py:12");
+        assert_eq!(cut(&format!("4 × {path}"), 20), "4 × …/model.py:12");
+        // Too narrow for the name of the file, and not a path.
+        assert_eq!(cut(path, 9), "/h….py:12");
+        assert_eq!(cut("ratio a/b of all the tensors", 12), "ra…e tensors");
     }
 
     #[test]

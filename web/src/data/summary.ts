@@ -71,3 +71,8 @@ export function rankTitle({ rank, process, processes }: RankSummary, index: numb
   if (processes > 1) return [`process ${process}`, tag].filter(Boolean).join(", ");
   return tag || `rank ${index}`;
 }
+
+/** Whether the true peak of a pool may be higher. */
+export function isPeakAtLeast({ peak_source: source }: PoolSummary): boolean {
+  return source === "sampled" || source === "recorded";
+}

@@ -730,7 +730,7 @@ export type Oom = {
   pool: string | null,
   /** The cause. */
   cause: string,
-  /** Where the numbers are from: `message` or `state`. */
+  /** Where the numbers are from: `message`, `state` (the last one before the error) or `history` (the allocator's). */
   evidence: string,
   /** The requested bytes on the device. */
   requested_total: number | null,
@@ -1016,8 +1016,9 @@ export type PoolSummary = {
   /** Whether the pool is a counter that was polled, alongside pools that were tracked exactly; omitted if false. */
   polled?: boolean,
   /**
-   * The source of the peak of a sampled pool: `counted` is the input's own figure, `sampled` the highest sample,
-   * which is a lower bound. Omitted if every change was tracked.
+   * The source of a peak that may not be the true one. `counted` is the input's own figure. The others are lower
+   * bounds: `sampled` is the highest sample, and `recorded` the peak of a history that begins with memory in use.
+   * Omitted if every change was tracked.
    */
   peak_source?: string | null,
   /** The highest sample of a sampled pool. */

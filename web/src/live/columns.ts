@@ -10,8 +10,11 @@ import type { TensorGroups } from "./groups";
 
 /** The cells of tensors that no operation allocated. */
 const EXISTED = "before the first step";
-const ARGUMENTS: Record<string, string> = { weight: "argument (weight)", input: "argument (input)" };
-const ARGUMENT = "argument";
+const ARGUMENTS: Record<string, string> = {
+  weight: "argument (weight)",
+  input: "argument (input)",
+  argument: "argument",
+};
 
 /** The number of names in a tooltip. */
 const MAX_NAMES = 20;
@@ -137,7 +140,7 @@ function operationCell(store: Store, groups: TensorGroups, row: number): HTMLEle
     const kind = tensors.className(first);
     // The operation is in a part of the log that is not in the file.
     if (op !== null) return `${op}, earlier`;
-    return kind === "unknown" ? EXISTED : (ARGUMENTS[kind] ?? ARGUMENT);
+    return ARGUMENTS[kind] ?? EXISTED;
   }
   const text = groups.steps(row) ?? "";
   const cell = stepLink(store, steps[0], op ?? text);

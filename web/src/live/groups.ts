@@ -134,7 +134,7 @@ export class TensorGroups {
     const isSame = !members?.some((tensor) => tensors.part(tensor) !== part);
     const shown = isSame ? part : tensors.layers(first);
     if (shown !== null) return `(in ${shown})`;
-    const locations = members && this.known(row, (tensor) => tensors.loc(tensor));
+    const locations = this.known(row, (tensor) => tensors.loc(tensor));
     return locations && commonLocation(locations);
   }
 

@@ -11,6 +11,7 @@ import { Overview } from "../charts/overview";
 import { extremesOf } from "../charts/resample";
 import { HINT } from "../charts/time-input";
 import type { Pool, Rank } from "../data/report";
+import { isPeakAtLeast } from "../data/summary";
 import { fill, h } from "../dom";
 import { partElements, percent, size, sizeElement } from "../format";
 import { onJump } from "../jump";
@@ -214,7 +215,7 @@ function peakFacts(store: Store, rank: Rank, pool: Pool): (Node | string)[] {
   const { peak_per_bank: peak, capacity_per_bank: capacity } = summary;
   const facts: (Node | string)[] = capacity
     ? ["peak ", ...partElements(peak, capacity), `${perBank} (${percent(peak, capacity)})`]
-    : [summary.peak_source === "sampled" ? "peak at least " : "peak ", sizeElement(peak), perBank];
+    : [isPeakAtLeast(summary) ? "peak at least " : "peak ", sizeElement(peak), perBank];
   const moment = pool.peakMoment;
   if (moment !== null) {
     const pin = () => store.pinMoment(moment);

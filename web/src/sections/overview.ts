@@ -3,7 +3,7 @@
 import "./header.css";
 import { bankWords, poolText } from "../banks";
 import type { Pool, Rank } from "../data/report";
-import { formatName, hasL1, isTenstorrent, rankTitle } from "../data/summary";
+import { formatName, hasL1, isPeakAtLeast, isTenstorrent, rankTitle } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, mibElement, percent, shorten, size, sizeElement, sizeElementIn } from "../format";
 import { duration } from "../gantt/time";
@@ -298,7 +298,7 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
     h(
       "div",
       { class: "big", "data-fact": "peak" },
-      summary.peak_source === "sampled" && h("small", {}, "at least "),
+      isPeakAtLeast(summary) && h("small", {}, "at least "),
       sizeElementIn(peak, capacity),
       h("small", {}, bankWords(extent).perBank),
     ),
@@ -370,7 +370,8 @@ function levelsText({ allocator }: PoolSummary): HTMLElement | null {
 function sourcesBox(rank: Rank): HTMLElement | null {
   const moment = rank.summary.peak;
   const found = moment?.made_in ?? [];
-  if (!moment || found.length === 0) return null;
+  // A single row for everything outside all parts is useless.
+  if (!moment || found.every(({ name }) => name === null)) return null;
   const heads: Heading[] = [
     ["Module", false],
     ["Size", true],

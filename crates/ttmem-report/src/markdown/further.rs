@@ -203,7 +203,7 @@ fn at_moment(rank: &RankSummary, rows: usize) -> Option<Section> {
 /// The live activations and temporary tensors, by module.
 fn made_in(rank: &RankSummary, rows: usize) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
-    let makers = peak.made_in.as_deref().filter(|makers| !makers.is_empty())?;
+    let makers = Some(peak.makers()).filter(|makers| !makers.is_empty())?;
     let columns = [
         ("Module", Align::Left),
         ("Modules", Align::Right),
@@ -437,7 +437,11 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
     }
     let pool = oom.pool.as_deref().and_then(|pool| rank.pools.get(pool));
     let extent = pool.map_or(Extent::Bank, |pool| pool.extent);
-    let evidence = if oom.evidence == "message" { "the message" } else { "the preceding state" };
+    let evidence = match oom.evidence {
+        "message" => "the message",
+        "history" => "the allocator's history",
+        _ => "the preceding state",
+    };
     let (pool, cause) = (named(oom.pool.as_deref()), oom.cause.to_owned());
     let (requested, evidence) = (mb(oom.requested_per_bank), evidence.to_owned());
     let (free, largest) = (mb(oom.free_per_bank), mb(oom.largest_free_per_bank));

@@ -48,8 +48,10 @@ pub fn markdown(summary: &Summary, name: &str, size: MarkdownSize, out: &mut dyn
     let ranks = by_weight(&summary.ranks);
     let Some((rank, others)) = ranks.split_first() else { return Ok(()) };
     let title = format!("# Memory Profile: {}", cell(name, LOCATION));
+    let verdict = rank.oom.as_ref().map(|oom| format!("> {}", cell(&oom.statement.headline, LOCATION)));
+    let headline = format!("> {}", promised::headline(rank));
     let mut document = Document {
-        head: vec![title, format!("> {}", promised::headline(rank))],
+        head: [title, headline].into_iter().chain(verdict).collect(),
         sections: promised::sections(summary, rank, size.rows),
     };
     document.sections.extend(further::sections(summary, rank, others, size.rows));

@@ -1,7 +1,7 @@
 //! The sections of the contract for a PyTorch program, which has no banks, no tiles and no compiled modules.
 
 use ttmem_model::Class;
-use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, location_text, words};
+use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, groups, location_text, words};
 
 use super::document::{Align, Section};
 use super::promised::{at_end, cause, of_rank, steps};
@@ -31,8 +31,9 @@ pub(super) fn headline(rank: &RankSummary) -> String {
     let share = share.map_or_else(String::new, |(peak, all)| format!(" ({})", words::percent(peak, all)));
     let weights = of_class(rank.peak.as_ref(), Class::Parameter);
     let weights = weights.map_or_else(String::new, |bytes| format!(" | Weights: {} MB", mib(bytes, 2)));
+    let at_least = if pool.is_some_and(PoolSummary::is_peak_at_least) { "at least " } else { "" };
     format!(
-        "Peak {}: {} MB{share} | Ops: {}{weights}",
+        "Peak {}: {at_least}{} MB{share} | Ops: {}{weights}",
         cell(main, NAME),
         mb(pool.and_then(|pool| pool.peak_per_bank)),
         rank.operations.reported
@@ -71,6 +72,7 @@ fn peak_memory(rank: &RankSummary) -> Section {
             number(pool.peak_step),
             rank.peaks.get(name).map_or_else(none, |peak| match pool.peak_source {
                 Some("sampled") => "sampled: a lower bound".into(),
+                Some("recorded") => "a lower bound: the history is incomplete".into(),
                 Some(_) if peak.step.is_none() => "unknown: between two snapshots".into(),
                 _ if pool.polled => "sampled".into(),
                 _ => cause(peak),
@@ -126,8 +128,12 @@ fn weights(rank: &RankSummary, rows: usize) -> Section {
             "No parameters are known at the peak: a model is registered when it is first called.",
         );
     };
-    let is_weight = |tensor: &&LiveTensor| tensor.class == Class::Parameter;
+    let section = Section::new(format!("## Model Weights ({} MB total)", mib(bytes, 2)));
     let live = peak.and_then(|peak| peak.live.as_deref()).unwrap_or_default();
+    if live.iter().all(|tensor| tensor.class != Class::Parameter || tensor.name.is_none()) {
+        return unnamed_weights(section, live, rows);
+    }
+    let is_weight = |tensor: &&LiveTensor| tensor.class == Class::Parameter;
     let columns = [("Weight", Align::Left), ("Shape", Align::Left), ("MiB", Align::Right)];
     let list = live.iter().filter(is_weight).take(rows).map(|tensor| {
         [
@@ -136,11 +142,27 @@ fn weights(rank: &RankSummary, rows: usize) -> Section {
             mb(tensor.per_bank),
         ]
     });
-    Section::new(format!("## Model Weights ({} MB total)", mib(bytes, 2)))
+    section
         .paragraph("Live parameters at the peak, largest first.")
         .table(columns, list)
         .floors(4, 2)
         .of(live.iter().filter(is_weight).count(), "")
+}
+
+/// Parameters of a snapshot, which has no names: equal ones of a source line share a row.
+fn unnamed_weights(section: Section, live: &[LiveTensor], rows: usize) -> Section {
+    let mut groups = groups(live);
+    groups.retain(|group| group.first().class == Class::Parameter);
+    let columns = [("Weights", Align::Left), ("MiB", Align::Right)];
+    let list = groups.iter().take(rows).map(|group| {
+        let title = group.title().unwrap_or_else(|| "unknown".into());
+        [cell(&title, LOCATION), mb(group.per_bank)]
+    });
+    section
+        .paragraph("Live parameters at the peak, largest group first. The file has no names of parameters.")
+        .table(columns, list)
+        .floors(4, 2)
+        .of(groups.len(), " groups")
 }
 
 fn distribution(rank: &RankSummary, rows: usize) -> Section {

@@ -13,11 +13,11 @@ const MAX_STACK: usize = 12;
 const LITTLE: u64 = 10;
 
 impl Page<'_> {
-    /// The allocations of the most important pool.
+    /// The allocations of the most important pool. Those that are live at a moment are listed with it, unless the user
+    /// asked for them.
     pub(super) fn allocations(&self, out: &mut Text) {
         let Some(allocations) = &self.rank.allocations else { return };
-        let is_asked = allocations.filter.is_some() || allocations.by != GroupBy::default();
-        if self.detail > Detail::Lists && !is_asked {
+        if self.detail > Detail::Lists && !is_asked(allocations) {
             return;
         }
         if let Some(filter) = &allocations.filter {
@@ -25,8 +25,9 @@ impl Page<'_> {
             let (live, total) = (allocations.live, allocations.total);
             out.sentence(
                 &format!(
-                    "{} live ({}); {} in all ({}).",
+                    "{} live before step {} ({}); {} in all ({}).",
                     count(live.count),
+                    allocations.position,
                     size(live.bytes),
                     count(total.count),
                     size(total.bytes)
@@ -35,7 +36,9 @@ impl Page<'_> {
             );
             out.blank();
         }
-        self.live_groups(allocations, out);
+        if is_asked(allocations) {
+            self.live_groups(allocations, out);
+        }
         self.busiest(allocations, out);
         if self.detail == Detail::Full && allocations.filter.is_none() {
             self.reserved(&allocations.reserved, out);
@@ -43,7 +46,7 @@ impl Page<'_> {
         }
     }
 
-    fn live_groups(&self, allocations: &Allocations, out: &mut Text) {
+    pub(super) fn live_groups(&self, allocations: &Allocations, out: &mut Text) {
         let Some(first) = allocations.groups.first() else { return };
         let unit = Unit::of(first.live.bytes);
         let heading = format!("live by {}", by(allocations.by));
@@ -71,18 +74,16 @@ impl Page<'_> {
             ]);
         }
         out.table(&table);
-        out.blank();
-        for group in allocations.groups.iter().take(self.rows).filter(|group| !group.stack.is_empty()) {
-            out.line(format!("  {} in {}", unit.show(group.live.bytes), count(group.live.count)));
-            for line in group.stack.iter().take(MAX_STACK) {
-                out.sentence(&format!("  {line}"), Style::Plain);
-            }
-            let more = group.stack.len().saturating_sub(MAX_STACK);
-            if more > 0 {
-                out.line(format!("    … and {more} more lines (--json has all)"));
-            }
-            out.blank();
+        let listed = allocations.groups.iter().take(self.rows).map(|group| group.live);
+        let (number, bytes) = listed.fold((0, 0), |sum, group| (sum.0 + group.count, sum.1 + group.bytes));
+        if number < allocations.live.count {
+            let (more, rest) =
+                (allocations.live.count - number, allocations.live.bytes.saturating_sub(bytes));
+            let hint = self.hints.rows;
+            out.line(format!("  … and {} more, {} ({hint})", count(more), unit.show(rest)));
         }
+        out.blank();
+        allocations.groups.iter().take(self.rows).for_each(|group| stack(group, unit, out));
     }
 
     fn busiest(&self, allocations: &Allocations, out: &mut Text) {
@@ -123,7 +124,7 @@ impl Page<'_> {
         }
         let unit = Unit::of(bytes);
         let mut table = Table::new([
-            ("reserved at the end", Align::Left),
+            ("reserved at the end", Align::Flexible),
             ("size", Align::Right),
             ("allocated", Align::Right),
             ("free", Align::Right),
@@ -146,6 +147,29 @@ impl Page<'_> {
     }
 }
 
+/// Whether the user asked for some of the allocations, or for a grouping.
+pub(super) fn is_asked(allocations: &Allocations) -> bool {
+    allocations.filter.is_some() || allocations.by != GroupBy::default()
+}
+
+/// The call stack of a group: its Python lines, or all lines if there are none.
+fn stack(group: &AllocationGroup, unit: Unit, out: &mut Text) {
+    if group.stack.is_empty() {
+        return;
+    }
+    let python: Vec<&String> = group.stack.iter().filter(|line| line.contains(".py:")).collect();
+    let lines = if python.is_empty() { group.stack.iter().collect() } else { python };
+    out.line(format!("  {} in {}", unit.show(group.live.bytes), count(group.live.count)));
+    for line in lines.iter().take(MAX_STACK) {
+        out.sentence(&format!("  {line}"), Style::Plain);
+    }
+    let more = group.stack.len().saturating_sub(lines.len().min(MAX_STACK));
+    if more > 0 {
+        out.line(format!("    … and {} (--json has all)", super::plural(more as u64, "more line")));
+    }
+    out.blank();
+}
+
 /// The memory lost to fragmentation, over time.
 fn unused(waste: &Waste, out: &mut Text) {
     type Of = fn(&WasteInPart) -> u64;
@@ -155,7 +179,7 @@ fn unused(waste: &Waste, out: &mut Text) {
     ];
     let unit = Unit::of(waste.external.max(waste.internal));
     let mut table = Table::new([
-        ("unused memory", Align::Left),
+        ("unused memory", Align::Flexible),
         ("most", Align::Right),
         ("before step", Align::Right),
         ("over the run", Align::Left),
@@ -199,7 +223,7 @@ pub(crate) fn by(by: GroupBy) -> &'static str {
 pub(crate) fn named(group: &AllocationGroup, by: GroupBy) -> String {
     match (&group.key, by) {
         (Some(key), _) => key.clone(),
-        (None, GroupBy::Line | GroupBy::Stack) => "no Python stack (usually the backward pass)".into(),
+        (None, GroupBy::Line | GroupBy::Stack) => "no Python stack".into(),
         (None, GroupBy::Module) => "outside all modules".into(),
         (None, _) => "unknown".into(),
     }

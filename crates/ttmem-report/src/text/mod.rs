@@ -14,6 +14,7 @@ use ttmem_query::{
     ChosenRuns, Extent, LiveTensor, Oom, PoolSummary, RankSummary, Suggestion, Summary, Urgency,
 };
 
+use self::allocations::is_asked;
 use self::overview::overview;
 use super::name_of_file;
 use super::styled::{Span, Style, Text};
@@ -130,8 +131,8 @@ impl Page<'_> {
     /// The verdict and what to change come first: on a small terminal, nothing else may fit.
     fn write(&self, out: &mut Text) {
         self.head(out);
-        // With a filter, only the matching allocations are of interest.
-        if self.rank.allocations.as_ref().is_some_and(|allocations| allocations.filter.is_some()) {
+        // With a filter or a grouping, only these allocations are of interest.
+        if self.rank.allocations.as_ref().is_some_and(is_asked) {
             self.pools(out);
             self.allocations(out);
             return;

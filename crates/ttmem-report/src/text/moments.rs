@@ -1,9 +1,10 @@
 //! The memory in use at a moment: classes, unexplained memory, live tensors.
 
 use ttmem_query::{
-    AtMoment, Caused, DeviceKind, LiveTensor, Named, PoolMoment, ResidueRow, TensorGroup, groups,
+    Allocations, AtMoment, Caused, DeviceKind, LiveTensor, Named, PoolMoment, ResidueRow, TensorGroup, groups,
 };
 
+use super::allocations::is_asked;
 use super::pools::{l1_headroom, l1_parts};
 use super::{Detail, ERRORS_ONLY, Page, plural, shape_and_type};
 use crate::styled::{Style, Text};
@@ -114,7 +115,9 @@ impl Page<'_> {
             ("tracked".into(), unit.show(explained), String::new())
         });
         let (names, figures) = (width(&lines, |line| &line.0), width(&lines, |line| &line.1));
-        let lines = if self.detail < Detail::Least { &lines[..] } else { &[] };
+        // Without modules, the classes are the only overview.
+        let lines =
+            if self.detail < Detail::Least || self.lines_of(moment).is_some() { &lines[..] } else { &[] };
         for (name, figure, share) in lines {
             out.row(format!("  {name:<names$}   {figure:>figures$}   {share:>7}").trim_end());
         }
@@ -123,8 +126,21 @@ impl Page<'_> {
             out.sentence(&format!("The actual peak may be higher. Not tracked: {what}"), Style::Plain);
         }
         out.blank();
-        self.makers(moment, unit, out);
+        if self.detail == Detail::Full || self.lines_of(moment).is_none() {
+            self.makers(moment, unit, out);
+        }
+        if let Some(allocations) = self.lines_of(moment) {
+            self.live_groups(allocations, out);
+        }
         self.live(moment, unit, out);
+    }
+
+    /// The live allocations of a moment by source line. If modules are known, they say more, and the lines are only part
+    /// of a complete text.
+    fn lines_of(&self, moment: &PoolMoment) -> Option<&Allocations> {
+        let allocations = self.rank.allocations.as_ref()?;
+        let is_wanted = self.detail == Detail::Full || !moment.has_modules();
+        (is_wanted && !is_asked(allocations) && allocations.pool == moment.pool).then_some(allocations)
     }
 
     /// Why the memory of a moment is not attributed to tensors, and what to do.

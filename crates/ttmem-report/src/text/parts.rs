@@ -13,7 +13,10 @@ const MAX_MODULES: usize = 8;
 impl Page<'_> {
     /// The parts of the program that allocated the live activations and temporary tensors.
     pub(super) fn makers(&self, moment: &PoolMoment, unit: Unit, out: &mut Text) {
-        let Some(makers) = moment.made_in.as_deref().filter(|makers| !makers.is_empty()) else { return };
+        let makers = moment.makers();
+        if makers.is_empty() {
+            return;
+        }
         let rows = self.rows.min(MAX_MODULES);
         let mut table = Table::new([
             ("live activations by module", Align::Flexible),

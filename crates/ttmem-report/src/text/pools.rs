@@ -135,8 +135,9 @@ fn figure(pool: &PoolSummary) -> String {
     let (_, part) = part(pool);
     match (pool.peak_per_bank, pool.capacity_per_bank) {
         (Some(peak), Some(all)) => format!("{}{part}", Unit::of(all).part_of(peak, all)),
-        (Some(peak), None) if pool.peak_source == Some("sampled") => {
-            format!("at least {}{part} at the peak (sampled)", size(peak))
+        (Some(peak), None) if pool.is_peak_at_least() => {
+            let why = if pool.peak_source == Some("sampled") { "sampled" } else { "history incomplete" };
+            format!("at least {}{part} at the peak ({why})", size(peak))
         }
         (Some(peak), None) => format!("{}{part} at the peak", size(peak)),
         (None, _) => "not observed".into(),

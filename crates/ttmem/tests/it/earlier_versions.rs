@@ -65,6 +65,10 @@ fn as_now(then: &mut Value, now: &Value, file: &Path) {
     for (then, now) in ranks.zip(now["ranks"].as_array().unwrap()) {
         if now["file"] == file.display().to_string() {
             then["file"] = now["file"].clone();
+            // Numbers of a history were said to be those of a message.
+            if now["oom"]["evidence"] == "history" {
+                then["oom"]["evidence"] = "history".into();
+            }
             let Some(rows) = then["distribution"].as_array_mut() else { continue };
             let frees =
                 rows.iter().find(|row| row["op"] == "free").map_or(0, |row| row["count"].as_u64().unwrap());

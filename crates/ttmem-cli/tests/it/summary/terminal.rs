@@ -31,8 +31,12 @@ fn files(place: &Place) -> Vec<String> {
 
 /// The lines of the summary, without the warnings above it.
 fn summary_of(shown: &Shown) -> Vec<&str> {
-    let is_warning = |line: &&str| line.starts_with("warning:");
-    shown.lines.iter().map(String::as_str).filter(|line| !is_warning(line)).collect()
+    let mut is_warning = false;
+    let mut is_shown = |line: &&str| {
+        is_warning = line.starts_with("warning:") || is_warning && line.starts_with("  ");
+        !is_warning
+    };
+    shown.lines.iter().map(String::as_str).filter(|line| is_shown(line)).collect()
 }
 
 /// The number of lines that the last line says are hidden, if it does.
