@@ -13,6 +13,12 @@ pub(super) fn order_calls(rank: &mut Rank) {
     if !rank.calls.scope.iter().any(is_late) {
         return;
     }
+    reorder(rank);
+    put_inside(rank);
+}
+
+/// Orders the calls of a rank by start time.
+pub(super) fn reorder(rank: &mut Rank) {
     let order = in_order(rank);
     let mut now = vec![None; order.len()];
     for (index, &before) in order.iter().enumerate() {
@@ -36,7 +42,6 @@ pub(super) fn order_calls(rank: &mut Rank) {
             *during = moved(call).map_or(During::ByTime, During::Call);
         }
     }
-    put_inside(rank);
 }
 
 /// The rows ordered by start time; at equal times in their original order, outer calls first.
@@ -100,7 +105,7 @@ impl OpenByLane {
 }
 
 /// The number of steps before a time. When the call was reported, there may have been more.
-fn steps_before(rank: &Rank, time: Nanoseconds) -> Position {
+pub(super) fn steps_before(rank: &Rank, time: Nanoseconds) -> Position {
     let entry = rank.times.value.partition_point(|&step| step < time);
     rank.times.step.get(entry).copied().unwrap_or(rank.end())
 }

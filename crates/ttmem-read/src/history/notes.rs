@@ -17,6 +17,9 @@ pub(super) struct Notes {
     pub unmatched: BTreeMap<usize, u64>,
     /// Failed allocations.
     pub out_of_memory: Vec<OutOfMemory>,
+    /// The number of iterations without details, and of those that differ from all complete ones.
+    pub bare: u64,
+    pub unlike: u64,
 }
 
 /// A failed allocation.
@@ -60,6 +63,16 @@ impl Notes {
                 "{} in {name} {} inconsistent with earlier events and skipped, so usage may be wrong",
                 counted(count, "event"),
                 by_count(count, "was", "were")
+            );
+            warn(profile, message);
+        }
+        if self.unlike > 0 {
+            let message = format!(
+                "{} of {} recorded without modules and source lines {} from all that were recorded with them, so \
+                 part of the memory can't be attributed to modules",
+                self.unlike,
+                counted(self.bare, "iteration"),
+                by_count(self.unlike, "differs", "differ")
             );
             warn(profile, message);
         }

@@ -9,8 +9,9 @@ use ttmem_model::{
     StepRow, Tensor, TypeId,
 };
 
-use super::device::{Device, Effect};
+use super::device::{Device, Effect, Made};
 use super::late_calls::order_calls;
+use super::learned::{Learned, complete};
 use super::notes::{Notes, OutOfMemory};
 use super::open_calls::OpenCalls;
 use super::placed::Placed;
@@ -27,11 +28,12 @@ pub fn place(profile: &mut Profile) {
         }
         let mut rank = std::mem::take(rank);
         order_calls(&mut rank);
+        let learned = complete(&mut rank, |op| profile.stacks.of_op(op).is_some());
         let survey = Survey::of(&rank, profile.ops.len());
         for op in (0..profile.ops.len()).filter(|op| survey.only_frees(*op)).filter_map(OpId::new) {
             profile.ops.set_kind(op, OpKind::Deallocate);
         }
-        let (rank, notes) = place_rank(rank, &survey);
+        let (rank, notes) = place_rank(rank, &survey, &learned);
         profile.ranks[index] = rank;
         notes.report(profile, index);
     }
@@ -97,10 +99,10 @@ enum Item {
     Label(Label),
 }
 
-fn place_rank(mut rank: Rank, survey: &Survey) -> (Rank, Notes) {
+fn place_rank(mut rank: Rank, survey: &Survey, learned: &Learned) -> (Rank, Notes) {
     let history = std::mem::take(&mut rank.history);
     let labels = std::mem::take(&mut rank.labels);
-    let mut placing = Placing::new(&rank, !labels.is_empty());
+    let mut placing = Placing::new(&rank, !labels.is_empty(), learned);
     placing.placed.reserve(rank.steps.len() + survey.steps, survey.blocks);
     if rank.steps.is_empty() && labels.is_empty() && survey.is_in_order {
         // Rows are released as they are placed.
@@ -211,10 +213,13 @@ struct Placing<'a> {
     placed: Placed,
     /// For each allocated tensor, its operation and the requested bytes; `None` if there are no types to learn.
     origin: Option<Vec<Option<(OpId, u64)>>>,
+    learned: &'a Learned,
+    /// The allocations of each pool, in order, if iterations without details repeat some of them.
+    made: Vec<Vec<Made>>,
 }
 
 impl<'a> Placing<'a> {
-    fn new(rank: &'a Rank, has_labels: bool) -> Self {
+    fn new(rank: &'a Rank, has_labels: bool, learned: &'a Learned) -> Self {
         let origin = has_labels.then(Vec::new);
         let devices = rank.pools.iter().map(|pool| Device::new(pool.rules.unwrap_or_default()));
         Self {
@@ -223,6 +228,8 @@ impl<'a> Placing<'a> {
             open: OpenCalls::new(rank),
             placed: Placed::new(rank),
             origin,
+            learned,
+            made: vec![Vec::new(); rank.pools.len()],
         }
     }
 
@@ -298,6 +305,9 @@ impl<'a> Placing<'a> {
 
     fn new_tensor(&mut self, row: &HistoryRow, block: u64, during: Option<CallId>) {
         let is_made = row.action == HistoryAction::Allocated;
+        if is_made && !self.learned.repeated.is_empty() {
+            self.made[row.pool.index()].push(self.placed.made.len());
+        }
         for fault in self.placed.notes.out_of_memory.iter_mut().filter(|fault| fault.pool == row.pool) {
             // The program continued after the failed allocation.
             fault.is_last &= !is_made;
@@ -375,7 +385,9 @@ impl<'a> Placing<'a> {
     }
 
     fn finish(mut self) -> Placed {
+        self.repeat_labels();
         self.learn_types();
+        (self.placed.notes.bare, self.placed.notes.unlike) = (self.learned.bare, self.learned.unlike);
         for (pool, mut device) in self.devices.into_iter().enumerate() {
             self.placed.all_gone(device.take_doubtful());
             if device.unmatched > 0 {
@@ -383,6 +395,24 @@ impl<'a> Placing<'a> {
             }
         }
         self.placed
+    }
+
+    /// Labels tensors of iterations without details like those that they repeat.
+    fn repeat_labels(&mut self) {
+        for repeated in &self.learned.repeated {
+            let made = |number: u32| self.made.get(repeated.pool.index())?.get(number as usize).copied();
+            let (Some(own), Some(like)) = (made(repeated.allocation), made(repeated.like)) else { continue };
+            let (Some(mut tensor), Some(like)) = (self.placed.made.get(own), self.placed.made.get(like))
+            else {
+                continue;
+            };
+            if strength(like.class) > strength(tensor.class) {
+                tensor.class = like.class;
+            }
+            tensor.name = tensor.name.or(like.name);
+            tensor.ty = tensor.ty.or(like.ty.filter(|_| tensor.per_bank == like.per_bank));
+            self.placed.relabel(own, &tensor);
+        }
     }
 
     /// Tensors of the same size allocated by the same line get the same type, unless the known types differ.

@@ -1,0 +1,265 @@
+//! Iterations that were recorded without modules and stacks have the same details as if they had been recorded with them.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use ttmem::model::*;
+use ttmem::read;
+use ttmem::record::live::{CallRef, Recorder};
+use ttmem_testkit::sweep;
+
+/// What an iteration does.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// A module of the model, or a part of the backward pass.
+    Enter(u8),
+    Exit,
+    Allocate(u16),
+    /// One of those that are there.
+    Free(u8),
+}
+
+/// The acts of a forward pass, of the code after it, and of a backward pass.
+#[derive(Clone, Debug)]
+struct Iteration {
+    forward: Vec<Act>,
+    between: Vec<Act>,
+    backward: Vec<Act>,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        2 => (0_u8..6).prop_map(Act::Enter),
+        2 => Just(Act::Exit),
+        4 => (1_u16..5000).prop_map(Act::Allocate),
+        2 => any::<u8>().prop_map(Act::Free),
+    ];
+    proptest::collection::vec(act, 1..40)
+}
+
+fn iteration() -> impl Strategy<Value = Iteration> {
+    (acts(), acts(), acts()).prop_map(|(forward, between, backward)| Iteration { forward, between, backward })
+}
+
+struct Program {
+    recorder: Recorder,
+    pool: PoolId,
+    lane: LaneId,
+    rows: Vec<(HistoryRow, Option<u64>)>,
+    there: Vec<(u64, u64)>,
+    next: u64,
+    number: u64,
+    /// Whether modules and stacks are recorded.
+    is_full: bool,
+}
+
+impl Program {
+    fn new(path: &Path) -> Self {
+        let mut recorder = Recorder::recording_to(path).unwrap();
+        let (pool, lane) = (recorder.pool("cuda:0", true), recorder.lane("main"));
+        // The first operation is that of rows without one.
+        let name = recorder.text("free");
+        recorder.op(name, None, None);
+        Self { recorder, pool, lane, rows: Vec::new(), there: Vec::new(), next: 0, number: 0, is_full: true }
+    }
+
+    fn enter(&mut self, name: &str, kind: ScopeKind, within: Option<CallRef>) -> CallRef {
+        let outer = self.recorder.scope_of(within);
+        let scope = self.recorder.scope(outer, name, kind);
+        self.recorder.enter(scope, self.lane, within, None).unwrap()
+    }
+
+    fn exit(&mut self, call: CallRef) {
+        self.recorder.exit(call);
+        self.recorder.release(call);
+    }
+
+    /// An operation of the line that does the n-th act of an iteration.
+    fn op(&mut self) -> OpId {
+        if !self.is_full {
+            let name = self.recorder.text("alloc");
+            return self.recorder.op(name, None, None);
+        }
+        let (function, file) = (self.recorder.text("forward"), self.recorder.text("model.py"));
+        let line = u32::try_from(self.number).unwrap();
+        let frame = self.recorder.frame(Frame { function, file, line });
+        let stack = self.recorder.stack(frame, None);
+        let name = self.recorder.text("model.forward");
+        self.recorder.op(name, Some(stack), None)
+    }
+
+    /// The acts inside a call, or outside all calls. Sizes grow by `more`.
+    fn run(&mut self, acts: &[Act], outer: Option<(CallRef, ScopeKind)>, more: u64) {
+        let mut open: Vec<CallRef> = Vec::new();
+        for &act in acts {
+            self.number += 1;
+            let within = open.last().copied().or(outer.map(|(call, _)| call));
+            match (act, outer) {
+                (Act::Enter(module), Some((_, kind))) if self.is_full => {
+                    open.push(self.enter(&format!("layers.{module}"), kind, within));
+                }
+                (Act::Exit, _) => {
+                    if let Some(call) = open.pop() {
+                        self.exit(call);
+                    }
+                }
+                (Act::Allocate(bytes), _) => {
+                    let (address, bytes) = (self.next * (1 << 20), u64::from(bytes) + more);
+                    self.next += 1;
+                    self.there.push((address, bytes));
+                    self.row(HistoryAction::Allocated, address, bytes, within);
+                }
+                (Act::Free(which), _) if !self.there.is_empty() => {
+                    let (address, bytes) = self.there.remove(usize::from(which) % self.there.len());
+                    self.row(HistoryAction::Freed, address, bytes, within);
+                }
+                _ => {}
+            }
+        }
+        while let Some(call) = open.pop() {
+            self.exit(call);
+        }
+    }
+
+    fn row(&mut self, action: HistoryAction, address: u64, bytes: u64, within: Option<CallRef>) {
+        let (op, time) = (self.op(), self.recorder.now());
+        let call = within.and_then(|call| self.recorder.call_number(call));
+        let (block, during) = (Bytes::known(bytes), During::ByTime);
+        let op = if action == HistoryAction::Allocated { op } else { OpId::new(0).unwrap() };
+        let row = HistoryRow { pool: self.pool, action, address, bytes, block, op, during, time };
+        self.rows.push((row, call));
+    }
+
+    fn iteration(&mut self, iteration: &Iteration, more: u64) {
+        self.number = 0;
+        let model = self.enter("model", ScopeKind::Forward, None);
+        self.run(&iteration.forward, Some((model, ScopeKind::Forward)), more);
+        self.exit(model);
+        self.run(&iteration.between, None, more);
+        let backward = self.enter("backward", ScopeKind::Backward, None);
+        self.run(&iteration.backward, Some((backward, ScopeKind::Backward)), more);
+        self.exit(backward);
+        // What an iteration leaves behind, the next one does not free: each begins with the same memory.
+        for (address, bytes) in std::mem::take(&mut self.there) {
+            self.row(HistoryAction::Freed, address, bytes, None);
+        }
+    }
+
+    /// Labels the allocations of an iteration, as gradients of parameters.
+    fn label(&mut self, from: usize) {
+        let found: Vec<HistoryRow> = self.rows[from..].iter().map(|(row, _)| *row).collect();
+        for row in found.iter().filter(|row| row.action == HistoryAction::Allocated && row.bytes % 3 == 0) {
+            let name = Some(self.recorder.text(&format!("{}.grad", row.address >> 20)));
+            let (ty, class, requires_grad) = (None, Class::Gradient, None);
+            let HistoryRow { pool, address, bytes, time, .. } = *row;
+            let label = Label { pool, address, bytes, time: time + 1, ty, class, name, requires_grad };
+            self.recorder.label(label);
+        }
+    }
+
+    fn finish(mut self, path: &Path) -> Profile {
+        for (row, call) in std::mem::take(&mut self.rows) {
+            self.recorder.history(row, call);
+        }
+        self.recorder.finish().unwrap();
+        read::open(path.to_str().unwrap()).unwrap()
+    }
+}
+
+/// A program that repeats an iteration, of which only the first ones have details.
+fn recorded(path: &Path, iteration: &Iteration, full: usize, grows: bool) -> Profile {
+    let mut program = Program::new(path);
+    for number in 0..6 {
+        program.is_full = number < full;
+        let more = if grows { number as u64 * 3000 } else { 0 };
+        program.iteration(iteration, more);
+    }
+    program.finish(path)
+}
+
+/// For each tensor: its operation, with its line, and the part of the program that allocated it.
+fn details(profile: &Profile) -> Vec<(String, Option<u32>, Option<String>, Class)> {
+    let rank = &profile.ranks[0];
+    let of = |tensor: TensorId| {
+        let op = rank.made_by(tensor).unwrap();
+        let line = profile.stacks.of_op(op).and_then(|stack| profile.stacks.lines(stack).next());
+        let scope =
+            rank.made_in(tensor).map(|scope| profile.text(rank.scopes.name[scope.index()]).to_owned());
+        let name = profile.text(profile.ops.name(op).unwrap()).to_owned();
+        (name, line.map(|line| line.line), scope, rank.tensors.class[tensor.index()])
+    };
+    (0..rank.tensors.len()).filter_map(TensorId::new).map(of).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: sweep::cases(32, 1000), ..ProptestConfig::default() })]
+
+    #[test]
+    fn iterations_without_details_are_like_the_ones_before(
+        iteration in iteration(),
+        full in 1_usize..4,
+        grows in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let all = recorded(&folder.path().join("all.ttmem"), &iteration, 6, grows);
+        let some = recorded(&folder.path().join("some.ttmem"), &iteration, full, grows);
+        prop_assert!(some.warnings.is_empty(), "{:?}", some.warnings);
+        prop_assert_eq!(details(&all), details(&some));
+        let (a, b) = (&all.ranks[0], &some.ranks[0]);
+        prop_assert_eq!(&a.tensors.per_bank, &b.tensors.per_bank);
+        prop_assert_eq!(&a.tensors.dies, &b.tensors.dies);
+        prop_assert!(b.calls.began.is_sorted());
+        for call in 0..b.calls.len() {
+            // Calls are inside their parents.
+            if let Some(parent) = b.calls.parent[call] {
+                prop_assert!(parent.index() < call);
+                prop_assert!(b.calls.began[parent.index()] <= b.calls.began[call]);
+            }
+        }
+    }
+
+    /// Whatever comes after a complete iteration, nothing is attributed to a module that is not part of it.
+    #[test]
+    fn another_iteration_is_not_given_details_that_it_does_not_have(one in iteration(), other in iteration()) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("other.ttmem");
+        let mut program = Program::new(&path);
+        program.iteration(&one, 0);
+        program.is_full = false;
+        // No size occurs in the first iteration.
+        program.iteration(&other, 7000);
+        let count = |acts: &[Act]| acts.iter().filter(|act| matches!(act, Act::Allocate(_))).count();
+        let count = |one: &Iteration| count(&one.forward) + count(&one.between) + count(&one.backward);
+        let (first, second) = (count(&one), count(&other));
+        let profile = program.finish(&path);
+        if first > 0 && second > 0 && first != second {
+            prop_assert_eq!(profile.warnings.len(), 1, "{:?}", profile.warnings);
+            let found = details(&profile);
+            prop_assert!(found[first..].iter().all(|(_, line, ..)| line.is_none()), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn labels_are_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("labels.ttmem");
+    let iteration = Iteration {
+        forward: vec![Act::Enter(1), Act::Allocate(300), Act::Exit, Act::Allocate(200)],
+        between: vec![Act::Allocate(100)],
+        backward: vec![Act::Enter(1), Act::Allocate(600), Act::Free(0)],
+    };
+    let mut program = Program::new(&path);
+    program.iteration(&iteration, 0);
+    program.label(0);
+    program.is_full = false;
+    program.iteration(&iteration, 0);
+    let profile = program.finish(&path);
+    let tensors = &profile.ranks[0].tensors;
+    let named = |index: usize| tensors.name[index].map(|name| profile.text(name).to_owned());
+    let labeled = (Class::Gradient, Some("0.grad".to_owned()));
+    assert_eq!((tensors.class[0], named(0)), labeled);
+    assert_eq!((tensors.class[4], named(4)), labeled);
+    assert_eq!((tensors.class[7], named(7)), (Class::Gradient, Some("3.grad".to_owned())));
+    assert_eq!((tensors.class[5], named(5)), (Class::Activation, None));
+}
