@@ -207,6 +207,12 @@ class Forward:
     def ends(self, module: torch.nn.Module, output: object) -> None:
         """Leaves the forward pass of a module."""
 
+    def begins_alone(self, model: torch.nn.Module) -> None:
+        """Enters the forward pass of a model, without looking at its modules."""
+
+    def ends_alone(self, model: torch.nn.Module) -> None:
+        """Leaves a forward pass that `begins_alone` has entered."""
+
     def fingerprint(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> tuple[int, int]:
         """Returns a hash of the submodules of modules, and one of their parameters and buffers."""
 
@@ -340,6 +346,15 @@ class Watch:
 
     def pass_calls_to(self, pass_on: Callable[[str], object] | None) -> None:
         """Passes the running call of each thread to an allocator from now on."""
+
+    has_details: bool
+    """Whether modules inside models are recorded."""
+
+    labels_all: bool
+    """Whether the outputs of all calls are labeled, not only those of the first ones."""
+
+    rotations: int
+    """How often the recording has continued in a new file."""
 
     tells_allocators: bool
     """Whether allocators with a history need the running call and the outputs of modules."""

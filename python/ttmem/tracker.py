@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import torch
 
     from ttmem._native import Call
+    from ttmem._torch.allocators import CachingAllocator
     from ttmem._torch.inductor import CompiledBuffers
     from ttmem._torch.mode import Mode
     from ttmem._torch.modules import Modules
@@ -267,7 +268,7 @@ class MemoryTracker:
         self._allocators = [*found]
         for allocator in found:
             if isinstance(allocator, CachingAllocator):
-                allocator.at_start = functools.partial(_leave_to, allocator.kind, mode)
+                allocator.at_start = functools.partial(self._leave_to, allocator, mode)
             allocator.open()
         if self.level == "ops":
             from ttmem._torch.operations import Operations
@@ -280,6 +281,29 @@ class MemoryTracker:
         if self.level == "tensors" and mode.sees_operations:
             mode.devices(["cpu"])
             mode.not_watched("cpu", NOT_TRACKED)
+
+    def _leave_to(self, allocator: CachingAllocator, mode: Mode) -> None:
+        """Switches to the history of an allocator, which has just begun."""
+        from ttmem._torch.mode import leave_to_allocators
+
+        if mode.sees_operations:
+            mode.warn(
+                f"CPU tensors created after the first {allocator.kind.upper()} call are not tracked "
+                "(tracking them would slow the program down)"
+            )
+        leave_to_allocators(mode)
+        self._choose_details(mode)
+
+    def _choose_details(self, mode: Mode) -> None:
+        """Leaves out the details of repeated iterations, if an allocator has a history for the rest."""
+        with_history = [allocator for allocator in self._allocators if allocator.has_history]
+        if self._modules is None or self.level != "tensors" or len(with_history) != 1:
+            return
+        (allocator,) = with_history
+        if allocator.is_ours and self._modules.details is None:
+            from ttmem._torch.details import Details
+
+            self._modules.details = Details(mode, self._modules, allocator)
 
     def _watch(self, mode: Mode) -> None:
         from ttmem._torch.compiled import StepAside
@@ -307,6 +331,7 @@ class MemoryTracker:
         compiled = self._compiled = CompiledBuffers(mode)
         compiled.open()
         self._parts = [compiled, aside, storages, training, modules, threads]
+        self._choose_details(mode)
 
     def stop(self) -> str:
         """Stops tracking and saves the profile. Returns its path; `""` if nothing was tracked or saved."""
@@ -577,17 +602,6 @@ def _of_counters(figures: dict[str, int]) -> dict[str, Any]:
         "count": None,
         "allocations": figures["allocations"],
     }
-
-
-def _leave_to(kind: str, mode: Mode) -> None:
-    from ttmem._torch.mode import leave_to_allocators
-
-    if mode.sees_operations:
-        mode.warn(
-            f"CPU tensors created after the first {kind.upper()} call are not tracked (tracking them would "
-            "slow the program down)"
-        )
-    leave_to_allocators(mode)
 
 
 def _guarded(mode: Mode, do: Callable[[], object]) -> None:

@@ -58,6 +58,9 @@ class CachingAllocator:
         self._counted: tuple[float, int] | None = None
         self._ran_out = -SECONDS_BETWEEN_DRAINS
         self._has_warned = False
+        self._has_stacks = True
+        # The devices that were used when the counters were last read.
+        self._used: list[int] = []
         self.at_start: Callable[[], object] | None = None
 
     @property
@@ -111,6 +114,24 @@ class CachingAllocator:
             self._mode.snapshot("out of memory")
         self._mode.flush()
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the history has the settings of the tracker."""
+        return self._is_ours
+
+    def allocations(self) -> int:
+        """Returns the number of allocations that the devices in use have made."""
+        if not self._used:
+            self._stats()
+        stats = self._memory.memory_stats_as_nested_dict
+        return sum(_allocations(stats(index)) for index in self._used)
+
+    def record_stacks(self, *, wanted: bool) -> None:
+        """Sets whether entries of the history have stacks."""
+        self._has_stacks = wanted
+        if self._is_ours and self._history is not None:
+            self._record("all", self._entries)
+
     def figures(self) -> dict[str, dict[str, int]]:
         """Returns the current and peak memory of each device from the allocator's counters."""
         if not self._device.is_initialized():
@@ -162,7 +183,8 @@ class CachingAllocator:
             self._record(None, 1)
 
     def _record(self, enabled: str | None, entries: int) -> None:
-        self._memory._record_memory_history(enabled, context="alloc", stacks="python", max_entries=entries)
+        context = "alloc" if self._has_stacks else None
+        self._memory._record_memory_history(enabled, context=context, stacks="python", max_entries=entries)
 
     def _observe(self) -> None:
         attach = getattr(torch._C, f"_{self.kind}_attach_out_of_memory_observer", None)
@@ -234,6 +256,7 @@ class CachingAllocator:
             stats = self._memory.memory_stats_as_nested_dict(index)
             if stats and stats["reserved_bytes"]["all"]["peak"] > 0:
                 found.append((index, stats))
+        self._used = [index for index, _ in found]
         return found
 
 

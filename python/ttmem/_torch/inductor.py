@@ -67,7 +67,7 @@ class CompiledBuffers:
 
     def missing(self) -> str | None:
         """Describes the allocations of compiled code that were not tracked, if any compiled code ran."""
-        if not _has_compiled():
+        if not has_compiled():
             return None
         if self._allocate is None or not compiles_beside_modes():
             return (
@@ -95,7 +95,7 @@ def _replace(one: Callable[..., Any], other: Callable[..., Any]) -> None:
             setattr(module, ALLOCATE, other)
 
 
-def _has_compiled() -> bool:
+def has_compiled() -> bool:
     """Whether a graph was compiled in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     # Another thread may be importing the module: it may lack the attribute.

@@ -22,6 +22,7 @@ from ttmem._torch.model_names import ModelNames
 if TYPE_CHECKING:
     from types import FrameType
 
+    from ttmem._torch.details import Details
     from ttmem._torch.mode import Mode
 
 # Inputs are searched in containers to this depth, and among this many items of each.
@@ -54,6 +55,12 @@ class Modules:
         self._ran: dict[int, weakref.WeakSet[torch.nn.Module]] = {}
         self._handles: list[Any] = []
         self._filter: object = None
+        # Which iterations are recorded with all modules; without it, all are.
+        self.details: Details | None = None
+
+    @property
+    def forward(self) -> Forward | None:
+        return self._forward
 
     def open(self) -> None:
         # Global hooks are called once more for a compiled module, which is harmless.
@@ -61,8 +68,15 @@ class Modules:
             "ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks"
         )
         self._filter = warnings.filters[0]
-        forward = self._forward = Forward(self._mode, self)
-        begins, ends = forward.begins, forward.ends
+        self._forward = Forward(self._mode, self)
+        self._mode.end_interrupted = self.end_interrupted
+        self.hook()
+
+    def hook(self) -> None:
+        """Adds the hooks of modules, unless they are there."""
+        if self._handles or self._forward is None:
+            return
+        begins, ends = self._forward.begins, self._forward.ends
 
         # The rest is native. These are Python, so that Dynamo can see that there is nothing to compile.
         def before(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
@@ -74,16 +88,21 @@ class Modules:
             if not is_compiling():
                 ends(module, output)
 
-        self._mode.end_interrupted = self.end_interrupted
         self._handles = [
             torch_module.register_module_forward_pre_hook(before),
             torch_module.register_module_forward_hook(after, always_call=True),
         ]
 
-    def close(self) -> None:
+    def unhook(self) -> None:
+        """Removes the hooks of modules."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+    def close(self) -> None:
+        if self.details is not None:
+            self.details.close()
+        self.unhook()
         self._forward = None
         self._mode.end_interrupted = None
         if self._filter in warnings.filters:
@@ -111,6 +130,8 @@ class Modules:
         Gradients that another thread may be writing must not be read, not even with the GIL held, because
         PyTorch releases it in between. So each thread reads only models that no other thread has run since.
         """
+        if not self._mode.has_details:
+            return
         thread = threading.get_ident()
         here = self._ran.get(thread) or ()
         # `copy` is atomic; other threads add and remove entries while this loop runs.
@@ -144,8 +165,20 @@ class Modules:
         if over:
             self._mode.end_tagged(over[-1])
 
+    def iterates(self, model: torch.nn.Module) -> None:
+        """Called when a forward pass begins that is not part of another one."""
+        if self.details is not None:
+            self.details.begins(model)
+
+    def left_alone(self) -> None:
+        """Called when the forward pass of a model without details has ended."""
+        if self.details is not None:
+            self.details.left_alone()
+
     def enters(self, model: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """Called when the forward pass of a model begins."""
+        if not self._mode.has_details:
+            return
         self.end_interrupted(is_inside=True)
         self._runs(model)
         self._look_again(model)

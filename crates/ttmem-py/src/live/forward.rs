@@ -67,15 +67,34 @@ impl Forward {
 
     /// Called when the forward pass of a module begins.
     fn begins(&self, py: Python<'_>, module: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<()> {
-        if !self.watch.get().is_on() {
+        let watch = self.watch.get();
+        if !watch.is_on() || !watch.has_details() && watch.is_in_forward(py) {
             return Ok(());
         }
-        self.watch.get().kept_from_program(py, self.enter(py, module, args))
+        watch.kept_from_program(py, self.enter(py, module, args))
     }
 
     /// Called when the forward pass of a module ends, even with an exception.
     fn ends(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.watch.get().kept_from_program(py, self.leave(py, module, output))
+        let watch = self.watch.get();
+        if !watch.has_details() && !watch.is_innermost(py, tag(module)) {
+            return Ok(());
+        }
+        watch.kept_from_program(py, self.leave(py, module, output))
+    }
+
+    /// Enters the forward pass of a model, without looking at its modules.
+    fn begins_alone(&self, py: Python<'_>, model: &Bound<'_, PyAny>) -> PyResult<()> {
+        let entered = self.known_or_learned(py, model).and_then(|(name, _)| {
+            Watch::begin_scope(self.watch.bind(py), &name, ScopeKind::Forward, tag(model)).map(drop)
+        });
+        self.watch.get().kept_from_program(py, entered)
+    }
+
+    /// Leaves a forward pass that `begins_alone` has entered.
+    fn ends_alone(&self, py: Python<'_>, model: &Bound<'_, PyAny>) -> PyResult<()> {
+        let watch = self.watch.get();
+        watch.kept_from_program(py, watch.end_innermost(py, tag(model)))
     }
 
     /// Two hashes: the first changes when modules get other submodules, the second when their parameters or buffers are
@@ -192,11 +211,15 @@ impl Forward {
 
     fn enter(&self, py: Python<'_>, module: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<()> {
         let (name, is_model) = self.known_or_learned(py, module)?;
+        let is_outermost = !self.watch.get().is_in_forward(py);
+        if is_outermost {
+            self.models.call_method1(py, intern!(py, "iterates"), (module,))?;
+        }
         if is_model {
             let model = compiled_in(module)?.unwrap_or_else(|| module.clone());
             let enters = || self.models.call_method1(py, intern!(py, "enters"), (model, args));
             self.watch.get().without_torch_function(py, enters)?;
-        } else if !self.watch.get().is_in_forward(py) {
+        } else if is_outermost {
             self.models.call_method1(py, intern!(py, "enters_part"), (module,))?;
         }
         Watch::begin_scope(self.watch.bind(py), &name, ScopeKind::Forward, tag(module))?;
@@ -207,12 +230,15 @@ impl Forward {
         let (watch, known) = (self.watch.get(), self.known_inside(py, module)?);
         let is_model = known.as_ref().is_some_and(|(_, is_model)| *is_model);
         let labeled = match known {
-            Some((name, _)) if watch.tells_allocators() && watch.is_on() => {
+            Some((name, _)) if watch.tells_allocators() && watch.has_details() && watch.is_on() => {
                 watch.without_torch_function(py, || self.label_output(py, &name, is_model, output))
             }
             _ => Ok(()),
         };
         watch.end_innermost(py, tag(module))?;
+        if !watch.has_details() {
+            self.models.call_method0(py, intern!(py, "left_alone"))?;
+        }
         if is_model {
             let leaves = || self.models.call_method1(py, intern!(py, "leaves"), (output,));
             watch.without_torch_function(py, leaves)?;

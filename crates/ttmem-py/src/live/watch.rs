@@ -54,6 +54,10 @@ pub(crate) struct Watch {
     pub(super) pass: GilCell<Option<Py<PyAny>>>,
     /// Whether allocators with a history need the running call and the outputs of modules.
     tells_allocators: AtomicBool,
+    /// Whether modules inside models are recorded.
+    has_details: AtomicBool,
+    /// Whether the outputs of all calls are labeled, not only those of the first ones.
+    labels_all: AtomicBool,
     /// The running backward passes and their parts, each with the thread that began it.
     pub(super) backward: GilCell<Vec<(u64, Py<Call>)>>,
     pub(super) parts: GilCell<Vec<(u64, Py<Call>)>>,
@@ -94,6 +98,7 @@ impl Watch {
         let (state, is_on) = (GilCell::new(State::new(recorder, libraries)), AtomicBool::new(true));
         let (current, hold) = (current.getattr("get")?.unbind(), current.getattr("set")?.unbind());
         let (gone, pass, tells_allocators) = (GilCell::new(None), GilCell::new(None), AtomicBool::new(false));
+        let (has_details, labels_all) = (AtomicBool::new(true), AtomicBool::new(false));
         let (backward, parts) = (GilCell::new(Vec::new()), GilCell::new(Vec::new()));
         Ok(Self {
             number,
@@ -111,6 +116,8 @@ impl Watch {
             gone,
             pass,
             tells_allocators,
+            has_details,
+            labels_all,
             backward,
             parts,
         })
@@ -218,6 +225,35 @@ impl Watch {
     #[setter]
     fn set_tells_allocators(&self, tells: bool) {
         self.tells_allocators.store(tells, Ordering::Relaxed);
+    }
+
+    /// Whether modules inside models are recorded.
+    #[getter]
+    fn get_has_details(&self) -> bool {
+        self.has_details()
+    }
+
+    #[setter]
+    fn set_has_details(&self, has: bool) {
+        self.has_details.store(has, Ordering::Relaxed);
+    }
+
+    /// Whether the outputs of all calls are labeled, not only those of the first ones.
+    #[getter]
+    fn get_labels_all(&self) -> bool {
+        self.labels_all.load(Ordering::Relaxed)
+    }
+
+    #[setter]
+    fn set_labels_all(&self, all: bool) {
+        self.labels_all.store(all, Ordering::Relaxed);
+    }
+
+    /// How often the recording has continued in a new file.
+    #[getter]
+    fn rotations(&self, py: Python<'_>) -> u64 {
+        let status = self.state.with(py, |state| state.recorder.status()).flatten();
+        status.map_or(0, |status| status.rotations)
     }
 
     /// The backward pass that this thread has begun. The parts of all passes end when no thread has one.
@@ -508,6 +544,10 @@ impl Watch {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    pub(super) fn has_details(&self) -> bool {
+        self.has_details.load(Ordering::Relaxed)
+    }
+
     pub(super) fn tells_allocators(&self) -> bool {
         self.tells_allocators.load(Ordering::Relaxed)
     }
@@ -587,6 +627,11 @@ impl Watch {
         Ok(())
     }
 
+    /// Whether the context's current call has this tag.
+    pub(super) fn is_innermost(&self, py: Python<'_>, tag: u64) -> bool {
+        self.within(py).is_some_and(|Within(call)| call.get().tag() == tag)
+    }
+
     /// Whether the context's current call is a forward pass.
     pub(super) fn is_in_forward(&self, py: Python<'_>) -> bool {
         let Some(within) = self.within(py) else { return false };
@@ -597,6 +642,9 @@ impl Watch {
     /// Whether to label the output of this call: that of the 1st, 2nd, 3rd, 5th, 9th … call of a scope.
     pub(super) fn labels_are_wanted(&self, py: Python<'_>) -> bool {
         let Some(within) = self.within(py) else { return false };
+        if self.labels_all.load(Ordering::Relaxed) {
+            return true;
+        }
         let before = self.state.with(py, |state| {
             let scope = state.recorder.scope_of(Some(within.at()));
             scope.map_or(0, |scope| state.recorder.totals_of(scope).count)

@@ -1,0 +1,181 @@
+"""Records the details of some iterations only: modules, and the stacks of allocations.
+
+An iteration lasts from the start of a model's forward pass to the start of the next one: a training step, or
+a generated token. Programs repeat them. Once several iterations have made the same number of allocations,
+further ones are recorded without details, which costs almost nothing; the reader copies the details from an
+iteration with the same order of allocations. If the number changes, the next iteration has details again.
+
+Without details, there are no hooks on modules. Then a wrapper of the model's `__call__` sees the iterations.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from torch.compiler import is_compiling
+
+from ttmem._frames import leave
+from ttmem._torch.inductor import has_compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from ttmem._torch.allocators import CachingAllocator
+    from ttmem._torch.mode import Mode
+    from ttmem._torch.modules import Modules
+
+# So many iterations in a row must repeat earlier ones before details are left out for the first time.
+STEADY = 3
+# Of one model, so many different numbers of allocations are remembered.
+MAX_KNOWN = 64
+
+
+class Details:
+    """Decides which iterations have details."""
+
+    def __init__(self, mode: Mode, modules: Modules, allocator: CachingAllocator) -> None:
+        self._mode = mode
+        self._modules = modules
+        self._allocator = allocator
+        self._thread: int | None = None
+        self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        # The model of the running iteration, and the number of allocations at its start.
+        self._model: int | None = None
+        self._count = 0
+        # The numbers of allocations that iterations of a model have made with details.
+        self._known: dict[int | None, set[int]] = {}
+        self._repeated = 0
+        self._rotations = 0
+        self._is_closed = False
+        # Whether the iteration that begins was counted by the wrapper of its model.
+        self._is_counted = False
+        self._is_inside = False
+        self._wrapped: dict[type, tuple[Any, Any]] = {}
+
+    def close(self) -> None:
+        """Ends this: from now on, everything has details."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._resume()
+            self._mode.labels_all = False
+
+    def begins(self, model: torch.nn.Module) -> None:
+        """Called when a model's forward pass begins, with hooks on its modules."""
+        if self._is_counted:
+            self._is_counted = False
+        elif not self._is_closed:
+            self._models.add(model)
+            if self._is_steady(model):
+                self._leave_out()
+            elif not self._mode.has_details:
+                self._resume()
+
+    def left_alone(self) -> None:
+        """Called when the forward pass of a model without details has ended, which still had hooks."""
+        if self._is_closed or has_compiled():
+            # Dynamo would compile again if hooks come and go. Compiled modules have no hooks inside anyway.
+            return
+        try:
+            for kind in {type(model) for model in self._models}:
+                self._wrap(kind)
+        except TypeError:
+            # A class that does not allow it keeps its hooks.
+            self._unwrap()
+            return
+        self._modules.unhook()
+
+    def _is_steady(self, model: torch.nn.Module) -> bool:
+        """Counts the last iteration. Returns whether the next one may be without details."""
+        count = self._allocator.allocations()
+        last, made = self._model, count - self._count
+        self._model, self._count = id(model), count
+        if self._thread is None:
+            self._thread = threading.get_ident()
+        elif self._thread != threading.get_ident():
+            # Iterations of several threads are interleaved, and have no order that could repeat.
+            self.close()
+            return False
+        known = self._known.setdefault(last, set())
+        is_known = made in known
+        if self._mode.has_details and len(known) < MAX_KNOWN:
+            known.add(made)
+        self._repeated = self._repeated + 1 if is_known else 0
+        if self._rotations != self._mode.rotations:
+            # The new file has no iteration with details yet.
+            self._rotations = self._mode.rotations
+            self._repeated = 0
+        return self._repeated >= (1 if self._mode.labels_all else STEADY)
+
+    def _leave_out(self) -> None:
+        if self._mode.has_details:
+            self._mode.has_details = False
+            # If details return, their labels are those of a single iteration.
+            self._mode.labels_all = True
+            self._allocator.record_stacks(wanted=False)
+
+    def _resume(self) -> None:
+        if not self._mode.has_details:
+            self._allocator.record_stacks(wanted=True)
+            self._mode.has_details = True
+            self._modules.hook()
+        self._unwrap()
+
+    def _wrap(self, kind: type) -> None:
+        if kind in self._wrapped:
+            return
+        call: Callable[..., Any] = kind.__call__
+        details = self
+
+        @functools.wraps(call)
+        def call_tracked(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or not details._begins_alone(args[0]):
+                return call(*args, **kwargs)
+            try:
+                return call(*args, **kwargs)
+            except BaseException as error:
+                leave(error)
+                raise
+            finally:
+                details._ends_alone(args[0])
+
+        self._wrapped[kind] = kind.__dict__.get("__call__"), call_tracked
+        kind.__call__ = call_tracked  # type: ignore[method-assign]
+
+    def _unwrap(self) -> None:
+        """Restores `__call__`, unless another wrapper was installed around ours."""
+        while self._wrapped:
+            kind, (before, ours) = self._wrapped.popitem()
+            if kind.__dict__.get("__call__") is not ours:
+                continue
+            if before is None:
+                del kind.__call__
+            else:
+                kind.__call__ = before  # type: ignore[method-assign]
+
+    def _begins_alone(self, model: torch.nn.Module) -> bool:
+        """Called when a model is called. Returns whether this is an iteration without details."""
+        if self._is_inside or self._mode.has_details or not self._mode.is_on:
+            return False
+        try:
+            if model not in self._models or self._modules.forward is None:
+                return False
+            if not self._is_steady(model):
+                self._resume()
+                self._is_counted = True
+                return False
+            self._modules.forward.begins_alone(model)
+        except Exception as error:  # noqa: BLE001 - the program must not see it
+            self._mode.failed(error)
+            return False
+        self._is_inside = True
+        return True
+
+    def _ends_alone(self, model: torch.nn.Module) -> None:
+        self._is_inside = False
+        if self._modules.forward is not None:
+            self._modules.forward.ends_alone(model)
