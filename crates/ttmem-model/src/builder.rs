@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use super::{
-    ByteRange, Call, During, Event, FaultLedger, FromStep, HistoryRow, Module, ModuleId, Moment, OpId, Pool,
-    PoolId, Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
+    ByteRange, Call, During, Event, FailureContext, FaultLedger, FromStep, HistoryRow, Module, ModuleId,
+    Moment, OpId, Pool, PoolId, Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor,
+    Warning,
 };
 use crate::error::Result;
 use crate::words::counted_as;
@@ -223,6 +224,7 @@ fn apply_on_cores(rank: &mut Rank, event: RankEvent) -> Option<()> {
             rank.faults.get(fault as usize)?;
             rank.fault_details.insert(fault, detail);
         }
+        RankEvent::FailureContext(fault, context) => rank.ledgers.get_mut(&fault)?.context = context,
         RankEvent::CoreMemory(memory) => rank.core_memory = Some(memory),
         RankEvent::TtnnPeaks(peaks) => rank.ttnn_peaks = Some(peaks),
         RankEvent::Placed(placement) => {
@@ -451,8 +453,11 @@ impl Rank {
         for (&fault, &detail) in &self.fault_details {
             say(RankEvent::FaultDetail(fault, detail))?;
         }
-        for (&fault, FaultLedger { ledger, processes, reported, settings }) in &self.ledgers {
+        for (&fault, FaultLedger { ledger, context, processes, reported, settings }) in &self.ledgers {
             say(RankEvent::Ledger(fault, *ledger))?;
+            if *context != FailureContext::default() {
+                say(RankEvent::FailureContext(fault, *context))?;
+            }
             processes.iter().try_for_each(|&process| say(RankEvent::ProcessUse(fault, process)))?;
             reported.iter().try_for_each(|&part| say(RankEvent::ReportedPart(fault, part)))?;
             settings.iter().try_for_each(|&setting| say(RankEvent::MemorySetting(fault, setting)))?;

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Alias, AllocationTotals, AllocatorRules, Argument, BankLayout, Block, ByteRange, Call, CallId,
-    CallTotals, Carried, Class, CoreMemory, CutOut, Derivation, Expected, Fault, FaultDetail, Frame,
-    HistoryRow, Label, Ledger, MemorySetting, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin,
-    Outcome, Phase, Placement, PoolId, ProcessUse, ProgramBuffer, RankId, Reading, ReportedPart,
+    CallTotals, Carried, Class, CoreMemory, CutOut, Derivation, Expected, FailureContext, Fault, FaultDetail,
+    Frame, HistoryRow, Label, Ledger, MemorySetting, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals,
+    Origin, Outcome, Phase, Placement, PoolId, ProcessUse, ProgramBuffer, RankId, Reading, ReportedPart,
     ReservedSegment, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage,
     Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks, Usage,
     Warning,
@@ -198,6 +198,8 @@ pub enum RankEvent {
     Reserved(ReservedSegment),
     /// The parts of a device's memory at an error: its index.
     Ledger(u32, Ledger),
+    /// The circumstances of an error: its index.
+    FailureContext(u32, FailureContext),
     /// A process that the ledger of an error lists.
     ProcessUse(u32, ProcessUse),
     /// A part of the memory that the program reported before an error.

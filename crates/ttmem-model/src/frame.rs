@@ -198,6 +198,7 @@ kinds! {
     102 [Event::Of(rank, RankEvent::MemorySetting(fault, setting))] (rank, fault, setting);
     103 [Event::Of(rank, RankEvent::AllocatorRules(pool, rules))] (rank, pool, rules);
     104 [Event::Of(rank, RankEvent::Reserved(segment))] (rank, segment);
+    105 [Event::Of(rank, RankEvent::FailureContext(fault, context))] (rank, fault, context);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

@@ -48,7 +48,8 @@ impl Amount {
 /// What a failed allocation requested, and what the device had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// What failed to allocate: `pytorch`, `cuda`, `cublas`, `cudnn`, `nccl`, `xla`, `vllm`.
+    /// What failed to allocate: `pytorch`, `cuda`, `cublas`, `cudnn`, `cusolver`, `cusparse`, `nccl`, `xla`; `vllm` if the
+    /// server refused to start, and `kv_cache` if a server has no room for its KV cache.
     pub source: Option<StrId>,
     /// The platform: `cuda`, `hip`, `xpu`, `npu`, `mps`.
     pub platform: Option<StrId>,
@@ -84,7 +85,8 @@ pub struct ProcessUse {
 /// A part of a program's memory that it reported itself, before the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedPart {
-    /// `weights`, `kv_cache`, `cuda_graphs`, `activations`, `non_torch`, `budget`, `device_used`.
+    /// `weights`, `kv_cache`, `cuda_graphs`, `activations`, `non_torch`, `budget`, `device_used`; of an executable of XLA,
+    /// `xla_parameters`, `xla_outputs`, `xla_temporary`, `xla_total`.
     pub name: StrId,
     /// When the program reported it, in its own words, if it says so.
     pub label: Option<StrId>,
@@ -103,11 +105,30 @@ pub struct MemorySetting {
     pub value: StrId,
 }
 
+/// The circumstances of an error, as far as the input has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureContext {
+    /// The inference server: `vllm` or `sglang`.
+    pub server: Option<StrId>,
+    /// What it did at that time: `cuda_graphs` if it captured CUDA graphs.
+    pub activity: Option<StrId>,
+    /// How often Ray counted the error after its first occurrence. It prints only one of these messages.
+    pub repeated: u32,
+    /// Whether the input proves that the program went on.
+    pub has_continued: bool,
+    /// The number of tokens that a KV cache must hold.
+    pub needed_tokens: Option<u64>,
+    /// The number of tokens that the KV cache can hold.
+    pub possible_tokens: Option<u64>,
+}
+
 /// A ledger and its lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultLedger {
     /// The numbers of the error.
     pub ledger: Ledger,
+    /// The circumstances of the error.
+    pub context: FailureContext,
     /// The processes that the error lists. One of them may be this process.
     pub processes: Vec<ProcessUse>,
     /// The parts that the program reported.

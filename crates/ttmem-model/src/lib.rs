@@ -49,7 +49,7 @@ pub use ids::{
     ByteRange, Bytes, CallId, FrameId, LaneId, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId,
     ScopeId, SessionId, StackId, Step, StrId, TensorId, TypeId, difference,
 };
-pub use ledger::{Amount, FaultLedger, Ledger, MemorySetting, ProcessUse, ReportedPart};
+pub use ledger::{Amount, FailureContext, FaultLedger, Ledger, MemorySetting, ProcessUse, ReportedPart};
 pub use memory_size::MemorySize;
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
 pub use pool::{Block, BlockMap, Cursor, Curve, CurveKind, Moments, Pool, Reading};

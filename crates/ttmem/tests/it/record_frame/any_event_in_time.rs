@@ -263,5 +263,18 @@ fn in_ledger(ids: u32) -> impl Strategy<Value = RankEvent> {
     );
     let setting = (0..ids, string(ids), string(ids))
         .prop_map(|(fault, name, value)| RankEvent::MemorySetting(fault, MemorySetting { name, value }));
-    prop_oneof![ledger, process, part, setting]
+    let context =
+        (0..ids, of(string(ids)), number(), of(number())).prop_map(|(fault, server, count, tokens)| {
+            let repeated = u32::try_from(count).unwrap_or(0);
+            let has_continued = count % 2 == 0;
+            let context = FailureContext {
+                server,
+                repeated,
+                has_continued,
+                needed_tokens: tokens,
+                ..FailureContext::default()
+            };
+            RankEvent::FailureContext(fault, context)
+        });
+    prop_oneof![ledger, context, process, part, setting]
 }

@@ -89,10 +89,11 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::MemorySetting(..) => 72,
             RankEvent::AllocatorRules(..) => 73,
             RankEvent::Reserved(_) => 74,
+            RankEvent::FailureContext(..) => 75,
         },
     }
 }
-pub const VARIANTS: usize = 75;
+pub const VARIANTS: usize = 76;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -435,11 +436,20 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
     let amount = Amount { bytes: 300, quantum: 7 };
     let ledger =
         Ledger { source: Some(s(1)), requested: Some(amount), other: Some(amount), ..Ledger::default() };
+    let context = FailureContext {
+        server: Some(s(1)),
+        activity: Some(s(2)),
+        repeated: 7,
+        has_continued: true,
+        needed_tokens: Some(300),
+        possible_tokens: None,
+    };
     said.extend([
         RankEvent::Ledger(0, ledger),
         RankEvent::ProcessUse(0, ProcessUse { pid: 4242, amount }),
         RankEvent::ReportedPart(0, ReportedPart { name: s(2), label: None, amount, line: 9 }),
         RankEvent::MemorySetting(0, MemorySetting { name: s(1), value: s(2) }),
+        RankEvent::FailureContext(0, context),
     ]);
     said
 }
