@@ -3,6 +3,7 @@
 use ttmem_model::Amount;
 
 use super::amount::Cursor;
+use super::startup::Part;
 
 /// The numbers of an error: see `ttmem_model::Ledger`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +39,14 @@ pub(super) struct Found {
     pub numbers: Numbers,
     /// The processes that the message lists, with their IDs.
     pub processes: Vec<(u64, Amount)>,
+    /// What the message says about parts of the memory.
+    pub parts: Vec<Part>,
+    /// The number of tokens that a KV cache must hold, and the number that it can hold.
+    pub tokens: [Option<u64>; 2],
     /// Where the message begins in the text.
     pub start: usize,
+    /// Where its known words end in the text.
+    pub end: usize,
     /// The message as far as its words are known.
     pub message: String,
     /// Whether the message has all of its words.
@@ -56,7 +63,10 @@ impl Found {
             device: None,
             numbers: Numbers::default(),
             processes: Vec::new(),
+            parts: Vec::new(),
+            tokens: [None; 2],
             start,
+            end: start,
             message: String::new(),
             is_complete: false,
             may_go_on: false,
@@ -66,14 +76,15 @@ impl Found {
     /// Sets the message, which ends where the cursor stands.
     pub fn ending(mut self, cursor: &Cursor<'_>, text: &[u8]) -> Self {
         self.may_go_on = !self.is_complete && cursor.is_cut;
-        let end = self.start + cursor.position();
-        self.message = words(&text[self.start..end]);
+        self.end = self.start + cursor.position();
+        self.message = words(&text[self.start..self.end]);
         self
     }
 
     /// An error whose message is a part of the text.
     pub fn with_message(mut self, message: &[u8]) -> Self {
         self.message = words(message);
+        self.end = self.start + message.len();
         self.is_complete = true;
         self
     }

@@ -13,6 +13,8 @@ pub(super) struct Label {
     pub is_rank: bool,
     /// Whether only the first line of a record has the label.
     pub is_of_record: bool,
+    /// Whether it is a process of vLLM.
+    pub is_of_vllm: bool,
 }
 
 /// A line without its prefixes.
@@ -32,7 +34,7 @@ pub(super) fn split(line: &[u8]) -> Labeled<'_> {
     const MAX_PREFIXES: usize = 8;
     let (tag, mut text) = split_tag(line);
     let name = tag.map_or_else(String::new, |tag| String::from_utf8_lossy(&tag.label()).into_owned());
-    let mut label = Label { is_rank: !name.is_empty(), name, is_of_record: false };
+    let mut label = Label { is_rank: !name.is_empty(), name, ..Label::default() };
     let mut is_pytest = false;
     for _ in 0..MAX_PREFIXES {
         if let Some((found, rest)) = labeled(text) {
@@ -87,7 +89,7 @@ fn bracketed(line: &[u8]) -> Option<(Label, &[u8])> {
 }
 
 fn rank(name: &[u8]) -> Label {
-    Label { name: String::from_utf8_lossy(name).into_owned(), is_rank: true, is_of_record: false }
+    Label { name: String::from_utf8_lossy(name).into_owned(), is_rank: true, ..Label::default() }
 }
 
 /// `(Worker_TP1 pid=123) `, `(VllmWorker rank=1 pid=254) `, `(RayWorkerWrapper pid=39, ip=10.0.0.1) `.
@@ -96,20 +98,35 @@ fn in_parentheses(line: &[u8]) -> Option<(Label, &[u8])> {
     let (inside, rest) = (&line[1..close], &line[close + 1..]);
     let pid = &inside[memmem::find(inside, b"pid=")? + 4..];
     let rest = if rest.is_empty() { rest } else { rest.strip_prefix(b" ")? };
+    let of_vllm = |label| Label { is_of_vllm: true, ..label };
+    let name = inside.split(|byte| *byte == b' ').next().unwrap_or_default();
     if let Some(at) = memmem::find(inside, b"rank=") {
         let digits = inside[at + 5..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        return Some((rank(&inside[at + 5..at + 5 + digits]), rest));
+        let is_of_vllm = name.starts_with(b"VllmWorker");
+        return Some((Label { is_of_vllm, ..rank(&inside[at + 5..at + 5 + digits]) }, rest));
     }
-    let name = inside.split(|byte| *byte == b' ').next().unwrap_or_default();
     if let Some(of_worker) = name.strip_prefix(b"Worker_").filter(|name| !name.is_empty()) {
-        return Some((rank(of_worker), rest));
+        return Some((of_vllm(rank(of_worker)), rest));
     }
-    // Workers of Ray have the same name and differ in their process IDs.
-    if name.starts_with(b"Ray") || memmem::find(name, b"Worker").is_some() {
-        let digits = pid.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        return Some((rank(&[b"pid ", &pid[..digits]].concat()), rest));
+    if SERVER_PROCESSES.iter().any(|process| name.starts_with(process)) {
+        return Some((of_vllm(Label { is_rank: false, ..rank(name) }), rest));
     }
-    Some((Label { is_rank: false, ..rank(name) }, rest))
+    let is_of_vllm = name.starts_with(b"RayWorkerWrapper") || name.starts_with(b"VllmWorker");
+    Some((Label { is_of_vllm, ..rank(&ray_worker(pid)) }, rest))
+}
+
+/// The processes of vLLM that are not workers and repeat the errors of workers.
+const SERVER_PROCESSES: [&[u8]; 4] = [b"EngineCore", b"APIServer", b"ApiServer", b"DPCoordinator"];
+
+/// `pid 39 on 10.0.0.1`. Workers of Ray have the same name and differ in their process IDs and machines; the machine of the
+/// driver has no address.
+fn ray_worker(pid: &[u8]) -> Vec<u8> {
+    let digits = pid.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let machine = pid[digits..].strip_prefix(b", ip=").filter(|ip| !ip.is_empty());
+    machine.map_or_else(
+        || [b"pid ", &pid[..digits]].concat(),
+        |ip| [b"pid ", &pid[..digits], b" on ", ip].concat(),
+    )
 }
 
 /// `3: ` of `srun --label`.
@@ -141,7 +158,9 @@ mod tests {
             ("[rank0]:[W801 09:08:57.499362929 CUDACachingAllocator.cpp:3933] ", "0", true),
             ("(Worker_TP1 pid=123) ERROR 10-10 12:00:00 [multiproc_executor.py:671] ", "TP1", true),
             ("(VllmWorker rank=1 pid=254) ", "1", true),
-            ("(RayWorkerWrapper pid=39, ip=10.0.0.1) ", "pid 39", true),
+            ("(RayWorkerWrapper pid=39, ip=10.0.0.1) ", "pid 39 on 10.0.0.1", true),
+            ("(train_fn pid=39) ", "pid 39", true),
+            ("(pid=39, ip=10.0.0.1) ", "pid 39 on 10.0.0.1", true),
             ("(EngineCore_DP0 pid=7) ERROR 10-10 12:00:00 [core.py:710] ", "EngineCore_DP0", false),
             ("[2025-03-08 12:29:21 TP2] ", "TP2", true),
             ("[2025-03-08 12:29:21] ", "", false),

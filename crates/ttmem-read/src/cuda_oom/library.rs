@@ -1,10 +1,12 @@
-//! Out-of-memory errors of CUDA, of its libraries, of NCCL, of XLA (JAX) and of vLLM. Most of them have no numbers.
+//! Out-of-memory errors of CUDA, of its libraries, of NCCL, of XLA (JAX), and of servers. Most of them have no numbers.
 
 use memchr::memmem;
 use ttmem_model::Amount;
 
-use super::amount::{Cursor, after, bare_amount};
+use super::amount::{Cursor, after, bare_amount, leading_size};
+use super::cache;
 use super::found::Found;
+use super::startup::Part;
 
 /// Errors without numbers: their words, what failed to allocate, and the platform.
 const WITHOUT_NUMBERS: [(&str, &str, &str); 14] = [
@@ -24,9 +26,10 @@ const WITHOUT_NUMBERS: [(&str, &str, &str); 14] = [
     ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "cuda", "xpu"),
 ];
 
-/// Finds an error in a line.
-pub(super) fn find(line: &[u8]) -> Option<Found> {
-    nccl(line).or_else(|| xla(line)).or_else(|| vllm(line)).or_else(|| without_numbers(line))
+/// Finds an error in a line. PyTorch quotes the last error of NCCL after the line `Last error:`.
+pub(super) fn find(line: &[u8], is_after_last_error: bool) -> Option<Found> {
+    let found = nccl(line, is_after_last_error).or_else(|| xla(line)).or_else(|| vllm(line));
+    found.or_else(|| cache::find(line)).or_else(|| without_numbers(line))
 }
 
 fn without_numbers(line: &[u8]) -> Option<Found> {
@@ -57,8 +60,9 @@ fn call(text: &[u8]) -> usize {
 
 /// `NCCL WARN Cuda failure 2 'out of memory'`, `NCCL WARN Failed to CUDA malloc 4096 bytes`, or the last error that
 /// PyTorch quotes on a separate line.
-fn nccl(line: &[u8]) -> Option<Found> {
+fn nccl(line: &[u8], is_after_last_error: bool) -> Option<Found> {
     let warning = memmem::find(line, b"NCCL WARN ");
+    let device = warning.and_then(|at| nccl_device(&line[..at]));
     let start = warning.unwrap_or(0);
     let text = warning.map_or(line, |at| &line[at + b"NCCL WARN ".len()..]);
     let mut cursor = Cursor::new(text);
@@ -67,21 +71,45 @@ fn nccl(line: &[u8]) -> Option<Found> {
         cursor.eat(" ");
         // 2 is cudaErrorMemoryAllocation.
         let is_memory = code.is_none_or(|code| code == 2) && cursor.eat("'out of memory'");
-        return is_memory.then(|| Found::new("nccl", "cuda", start).with_message(&line[start..]));
+        let found = is_memory.then(|| Found::new("nccl", "cuda", start).with_message(&line[start..]));
+        return found.map(|found| Found { device, ..found });
     }
-    warning?;
+    (warning.is_some() || is_after_last_error).then_some(())?;
     cursor.eat_any(&["Failed to CUDA malloc ", "Failed to CUDA calloc ", "Failed to CUDA host alloc "])?;
     cursor.eat("async ");
     let requested = cursor.number()?;
     cursor.eat(" bytes").then_some(())?;
     let mut found = Found::new("nccl", "cuda", start).with_message(&line[start..]);
+    found.device = device;
     found.numbers.requested = Some(Amount::exact(requested));
     Some(found)
 }
 
-/// `RESOURCE_EXHAUSTED: Out of memory while trying to allocate 30.55GiB.`, and the warning of XLA's allocator.
+/// The 3 of `node1:812:1200 [3] include/alloc.h:205 `: the CUDA device of the process.
+fn nccl_device(prefix: &[u8]) -> Option<u32> {
+    let open = memmem::rfind(prefix, b" [")? + 2;
+    let digits = prefix[open..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    prefix[open + digits..].starts_with(b"] ").then_some(())?;
+    std::str::from_utf8(&prefix[open..open + digits]).ok()?.parse().ok()
+}
+
+/// `RESOURCE_EXHAUSTED: Out of memory while trying to allocate 30.55GiB.`, or since 2024
+/// `RESOURCE_EXHAUSTED: Failed to allocate request for 154.06GiB (165425291480B) on device ordinal 0`.
 fn xla(line: &[u8]) -> Option<Found> {
     const STATUS: &[u8] = b"RESOURCE_EXHAUSTED: Out of memory";
+    const REQUEST: &str = "RESOURCE_EXHAUSTED: Failed to allocate request for ";
+    if let Some(start) = memmem::find(line, REQUEST.as_bytes()) {
+        let mut cursor = Cursor::new(&line[start..]);
+        let mut found = Found::new("xla", "cuda", start);
+        cursor.eat(REQUEST);
+        found.numbers.requested = cursor.size();
+        if cursor.eat(" (") {
+            found.numbers.requested = cursor.size().or(found.numbers.requested);
+            cursor.eat(")");
+        }
+        found.is_complete = found.numbers.requested.is_some();
+        return Some(found.ending(&cursor, line));
+    }
     if let Some(start) = memmem::find(line, STATUS) {
         let mut cursor = Cursor::new(&line[start..]);
         let mut found = Found::new("xla", "cuda", start);
@@ -144,6 +172,22 @@ impl AllocatorStats {
         let is_near = |exact: &Amount| found.numbers.requested.is_some_and(|known| known.is_near(*exact));
         found.numbers.requested = exact.filter(is_near).or(found.numbers.requested);
     }
+}
+
+/// The part of an executable that a line of XLA's summary states: `preallocated temp allocation:   12.45GiB`.
+pub(super) fn executable_part(line: &[u8]) -> Option<Part> {
+    const PARTS: [(&[u8], &str); 4] = [
+        (b"parameter allocation:", "xla_parameters"),
+        (b"maybe_live_out allocation:", "xla_outputs"),
+        (b"preallocated temp allocation:", "xla_temporary"),
+        (b"total allocation:", "xla_total"),
+    ];
+    let text = line.trim_ascii();
+    let of = |(words, name): &(&[u8], &'static str)| {
+        let amount = leading_size(text.strip_prefix(*words)?.trim_ascii_start())?;
+        Some(Part { name, label: None, amount })
+    };
+    PARTS.iter().find_map(of)
 }
 
 /// `Free memory on device cuda:0 (7.34/15.49 GiB) on startup is less than desired GPU memory utilization (0.8, 12.39 GiB)`.

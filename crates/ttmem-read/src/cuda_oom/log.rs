@@ -1,15 +1,18 @@
 //! A log with out-of-memory errors: its streams, and the events that they become.
 
+use memchr::memmem;
 use rustc_hash::FxHashMap;
 use ttmem_model::{
-    Amount, Error, Fault, FaultDetail, FaultKind, Ledger, MemorySetting, ProcessUse, RankEvent, RankId,
-    ReportedPart, Result,
+    Amount, Error, FailureContext, Fault, FaultDetail, FaultKind, Ledger, MemorySetting, ProcessUse,
+    RankEvent, RankId, ReportedPart, Result,
 };
 
+use super::cache;
 use super::found::Found;
 use super::label::{Label, split};
+use super::server::Capturing;
 use super::startup::{Part, Setting};
-use super::stream::{Failure, Stream};
+use super::stream::{Aftermath, Failure, Stream};
 use crate::document::Document;
 use crate::tt_log::tables::Tables;
 use crate::wrapping::strip_colors;
@@ -26,6 +29,11 @@ pub(crate) struct Log {
     has_lines: bool,
     /// Whether the text mentions an error.
     has_mention: bool,
+    /// Whether the text has an error of TensorFlow, which is not supported.
+    has_tensorflow: bool,
+    capturing: Capturing,
+    /// The stream whose message the next line may continue, even without its label.
+    open: Option<usize>,
 }
 
 /// The maximum number of streams. More labels than that are not ranks.
@@ -43,10 +51,20 @@ impl Log {
             line.label = label.clone();
         }
         self.document.line(line.text);
+        self.capturing.line(line.text);
         let is_first = !self.has_lines;
         self.has_lines |= !line.text.is_empty();
-        let stream = self.stream(&line.label);
-        self.has_mention |= self.streams[stream].line(&line, number, is_first);
+        let is_continued = |at: &usize| !line.has_prefix && self.streams[*at].goes_on(line.text);
+        if let Some(at) = self.open.take().filter(is_continued) {
+            self.open = self.streams[at].is_open().then_some(at);
+        } else {
+            let at = self.stream(&line.label);
+            let stream = &mut self.streams[at];
+            let is_mention = stream.line(&line, number, is_first, self.capturing);
+            self.open = stream.is_open().then_some(at);
+            self.has_mention |= is_mention;
+            self.has_tensorflow |= is_mention && is_of_tensorflow(line.text);
+        }
         self.plain = plain;
     }
 
@@ -72,7 +90,10 @@ impl Log {
     /// The error for a log without an error that counts; `None` if the text is not about memory.
     pub fn no_memory_data(&self, file: &str) -> Option<Error> {
         let has_warning = self.streams.iter().any(|stream| stream.has_warning);
-        let message = if has_warning {
+        let message = if self.has_tensorflow {
+            "no memory data; the log has an out-of-memory error of TensorFlow, which is not supported; supported are \
+             PyTorch, CUDA, NCCL, JAX, vLLM and SGLang"
+        } else if has_warning {
             "no memory data; PyTorch warned that an allocation failed and tried again, but the log has no out-of-memory \
              error"
         } else if self.has_mention {
@@ -113,16 +134,16 @@ impl Log {
             if stream.label.is_rank || stream.failures.iter().all(|failure| failure.found.device == first) {
                 continue;
             }
-            let (parts, settings) = (stream.parts.clone(), stream.settings.clone());
+            let (parts, settings, server) = (stream.parts.clone(), stream.settings.clone(), stream.server);
             let mut split: Vec<Stream> = Vec::new();
             for failure in std::mem::take(&mut stream.failures) {
-                let label = Label { name: pool_name(&failure.found), is_rank: true, is_of_record: false };
+                let label = Label { name: pool_name(&failure.found), is_rank: true, ..Label::default() };
                 match split.iter_mut().find(|one| one.label == label) {
                     Some(known) => known.failures.push(failure),
                     None => {
                         let mut one = Stream::new(label);
                         one.failures.push(failure);
-                        (one.parts, one.settings) = (parts.clone(), settings.clone());
+                        (one.parts, one.settings, one.server) = (parts.clone(), settings.clone(), server);
                         split.push(one);
                     }
                 }
@@ -139,14 +160,15 @@ impl Log {
         let count = stream.failures.len();
         for (index, failure) in (0..).zip(&stream.failures) {
             let is_last = index as usize + 1 == count;
-            let ended_program = is_last && !failure.has_continued;
+            let ended_program = is_last && failure.aftermath == Aftermath::End;
             emit_fault(rank, index, failure, ended_program, tables)?;
             emit_ledger(rank, index, failure, tables)?;
-            for (part, line) in parts.iter().filter(|(_, line)| *line < failure.line) {
-                let name = tables.text(part.name.as_bytes())?;
-                let label = part.label.as_ref().map(|label| tables.text(label.as_bytes())).transpose()?;
-                let part = ReportedPart { name, label, amount: part.amount, line: *line };
-                tables.say(rank, RankEvent::ReportedPart(index, part))?;
+            self.emit_context(rank, index, at, failure, tables)?;
+            let before =
+                parts.iter().map(|(part, line)| (part, *line)).filter(|(_, line)| *line < failure.line);
+            let stated = failure.found.parts.iter().map(|part| (part, failure.line));
+            for (part, line) in before.chain(stated) {
+                emit_part(rank, index, part, line, tables)?;
             }
             for (name, value) in &settings {
                 let (name, value) = (tables.text(name.as_bytes())?, tables.text(value.as_bytes())?);
@@ -158,6 +180,46 @@ impl Log {
             }
         }
         Ok(())
+    }
+
+    fn emit_context(
+        &self,
+        rank: RankId,
+        index: u32,
+        at: usize,
+        failure: &Failure,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let server = self.server_of(at, failure);
+        let activity = server.and(failure.activity);
+        let text = |name: Option<&str>, tables: &mut Tables<'_>| {
+            name.map(|name| tables.text(name.as_bytes())).transpose()
+        };
+        let [needed_tokens, possible_tokens] = failure.found.tokens;
+        let context = FailureContext {
+            server: text(server, tables)?,
+            activity: text(activity, tables)?,
+            repeated: failure.repeated,
+            has_continued: failure.aftermath == Aftermath::Continued,
+            needed_tokens,
+            possible_tokens,
+        };
+        if context == FailureContext::default() {
+            return Ok(());
+        }
+        tables.say(rank, RankEvent::FailureContext(index, context))
+    }
+
+    /// The inference server that failed: by its message, its traceback, the name of its process, or its lines. A traceback
+    /// without a server is of another program, such as a trainer next to the server.
+    fn server_of(&self, at: usize, failure: &Failure) -> Option<&'static str> {
+        let certain = cache::server(&failure.found).or(failure.server);
+        if certain.is_some() || failure.has_traceback || failure.loc.is_some() {
+            return certain;
+        }
+        let mut servers = self.streams.iter().filter_map(|stream| stream.server);
+        let own = self.streams[at].server;
+        own.or_else(|| servers.next().filter(|first| servers.all(|other| other == *first)))
     }
 
     /// The parts that a stream reported, and those that other streams reported in the same words.
@@ -213,9 +275,14 @@ fn drop_repetitions(streams: &mut [Stream]) {
     }
 }
 
-/// The name of a device, as PyTorch writes it.
+/// Whether a line has an error of TensorFlow.
+fn is_of_tensorflow(text: &[u8]) -> bool {
+    memmem::find(text, b"OOM when allocating tensor with shape").is_some()
+}
+
+/// The name of a device: `cuda:0`, `hip:0`, `xpu:0`.
 fn pool_name(found: &Found) -> String {
-    let kind = if found.platform == "hip" { "cuda" } else { found.platform };
+    let kind = found.platform;
     found.device.map_or_else(|| kind.to_owned(), |index| format!("{kind}:{index}"))
 }
 
@@ -252,6 +319,13 @@ fn emit_fault(
     tables.say(rank, RankEvent::Fault(fault))?;
     let loc = loc.as_ref().map(|loc| tables.text(loc.as_bytes())).transpose()?;
     tables.say(rank, RankEvent::FaultDetail(index, FaultDetail { loc, ..FaultDetail::default() }))
+}
+
+fn emit_part(rank: RankId, index: u32, part: &Part, line: u64, tables: &mut Tables<'_>) -> Result<()> {
+    let name = tables.text(part.name.as_bytes())?;
+    let label = part.label.as_ref().map(|label| tables.text(label.as_bytes())).transpose()?;
+    let part = ReportedPart { name, label, amount: part.amount, line };
+    tables.say(rank, RankEvent::ReportedPart(index, part))
 }
 
 fn emit_ledger(rank: RankId, index: u32, failure: &Failure, tables: &mut Tables<'_>) -> Result<()> {

@@ -7,6 +7,7 @@
 //!      memory in use. ]…[Including non-PyTorch memory, this process has X memory in use. ][X allowed; ]Of the
 //!      allocated memory X is allocated by PyTorch, [with X allocated in private pools (e.g., CUDA Graphs), ]and X is
 //!      reserved by PyTorch but unallocated.                            2.2: `capacity`
+//! XPU  the same; the first versions have no `of which X is free`
 //! MPS  MPS backend out of memory (MPS allocated: X, other allocations: X, max allowed: X). Tried to allocate X
 //! ```
 //!
@@ -53,8 +54,12 @@ fn torch(cursor: &mut Cursor<'_>, found: &mut Found) -> Option<()> {
     found.device = u32::try_from(cursor.number()?).ok();
     cursor.eat_any(&[" has a total capacity of ", " has a total capacty of "])?;
     found.numbers.capacity = Some(cursor.size()?);
-    cursor.eat(" of which ").then_some(())?;
-    found.numbers.free = Some(taken(cursor, " is free.")?);
+    // XPU did not state the free memory in its first versions.
+    if cursor.eat(" of which ") {
+        found.numbers.free = Some(taken(cursor, " is free.")?);
+    } else {
+        cursor.eat(".").then_some(())?;
+    }
     while process(cursor, found)? {}
     let mut ahead = cursor.clone();
     if ahead.eat(" ")

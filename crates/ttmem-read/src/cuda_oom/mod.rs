@@ -1,15 +1,21 @@
 //! Reads out-of-memory errors of GPU programs in logs: PyTorch, CUDA and its libraries, NCCL, JAX, vLLM, SGLang.
 //!
-//! `message` parses PyTorch's messages and `library` the others; `amount` parses their sizes. `label` separates the
-//! ranks of a log, `stream` finds the errors of one rank, and `startup` what a server reported about its memory before.
-//! `log` decides at the end of the log which errors count, and emits them.
+//! `message` parses PyTorch's messages, `cache` those about a KV cache and `library` the others; `amount` parses their sizes, and `advice` skips what
+//! PyTorch recommends. `label` separates the ranks of a log, `stream` finds the errors of one rank, `place` the line of the
+//! program, `server` the inference server, `progress` whether the program went on, and `startup` what a server reported
+//! about its memory before. `log` decides at the end of the log which errors count, and emits them.
 
+mod advice;
 mod amount;
+mod cache;
 mod found;
 mod label;
 mod library;
 mod log;
 mod message;
+mod place;
+mod progress;
+mod server;
 mod startup;
 mod stream;
 
@@ -68,9 +74,7 @@ impl Reader for CudaOom {
 
 /// Whether a text has an error that a program printed.
 fn is_failure_in(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 5] =
-        [b"out of memory", b"Out of memory", b"ALLOC_FAILED", b"OUT_OF_", b"less than desired GPU"];
-    if !WORDS.iter().any(|word| memchr::memmem::find(text, word).is_some()) {
+    if !stream::is_hinted(text) {
         return false;
     }
     let mut log = Log::default();

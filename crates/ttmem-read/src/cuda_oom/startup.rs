@@ -4,6 +4,7 @@
 use memchr::memmem;
 use ttmem_model::Amount;
 
+use super::advice::VARIABLES;
 use super::amount::{after, bare_amount, leading_size, size_after};
 
 /// A part of the memory.
@@ -81,8 +82,6 @@ fn slime(text: &[u8]) -> Option<Part> {
     Some(Part { name: "device_used", label: Some(label).filter(|label| label.len() < 80), amount })
 }
 
-/// The environment variables of PyTorch's allocator.
-const VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"];
 /// The settings of vLLM and SGLang, as they are named in their outputs and on the command line.
 const FRACTIONS: [(&str, &str); 4] = [
     ("gpu_memory_utilization", "gpu_memory_utilization"),
@@ -103,10 +102,48 @@ pub(super) fn settings(line: &[u8]) -> Vec<Setting> {
 
 /// Whether a line tells someone to set a variable.
 fn is_advice(line: &[u8]) -> bool {
+    const WORDS: [&[u8]; 13] = [
+        b"try ",
+        b"setting",
+        b"consider",
+        b"recommend",
+        b"please",
+        b"should",
+        b"you can",
+        b"hint",
+        b"to avoid",
+        b"to reduce",
+        b"to prevent",
+        b"may help",
+        b"might help",
+    ];
     let line = line.to_ascii_lowercase();
-    [&b"try "[..], b"setting", b"consider", b"recommend", b"please", b"should", b"you can", b"hint"]
-        .iter()
-        .any(|word| memmem::find(&line, word).is_some())
+    WORDS.iter().any(|word| memmem::find(&line, word).is_some())
+}
+
+/// The server that prints a line with a part of its memory.
+pub(super) fn server(line: &[u8]) -> Option<&'static str> {
+    const OF_VLLM: [&[u8]; 5] = [
+        b"model weights take ",
+        b"Model loading took ",
+        b"Loading model weights took ",
+        b"Available KV cache memory: ",
+        b"Graph capturing finished in ",
+    ];
+    const OF_SGLANG: [&[u8]; 4] = [
+        b"KV Cache is allocated. #tokens: ",
+        b"Load weight end.",
+        b"load_weight_end.",
+        b"mem_fraction_static",
+    ];
+    let has = |words: &[&[u8]]| words.iter().any(|word| memmem::find(line, word).is_some());
+    if has(&OF_SGLANG) {
+        Some("sglang")
+    } else if has(&OF_VLLM) {
+        Some("vllm")
+    } else {
+        None
+    }
 }
 
 /// The value of a variable: `NAME=value`, `'NAME': 'value'`.
@@ -230,6 +267,7 @@ mod tests {
             of("memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid"),
             []
         );
+        assert_eq!(of("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See"), []);
         assert_eq!(of("See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"), []);
         assert_eq!(of("args: {'gpu_memory_utilization': 0.95}"), set("gpu_memory_utilization", "0.95"));
         assert_eq!(

@@ -5,12 +5,15 @@
 
 use memchr::memmem;
 
+use super::advice::{Tail, tail, without_blanks};
 use super::found::Found;
 use super::label::{Label, Labeled};
+use super::place::{last_traceback, place};
+use super::progress::Progress;
+use super::server::{self, Capturing};
 use super::startup::{self, Part, Setting};
 use super::{library, message};
 use crate::recent::Recent;
-use crate::traceback::{location, package_location};
 use crate::tt_metal::is_of_the_end;
 
 /// How an error is printed.
@@ -22,6 +25,17 @@ pub(super) enum Framing {
     Bare,
     /// After the name of an exception, or by a logger.
     Printed,
+}
+
+/// What the lines after an error say about the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Aftermath {
+    /// They belong to its end, or there are none.
+    End,
+    /// Some do not belong to its end. They may be of another program.
+    Unclear,
+    /// They prove that it went on.
+    Continued,
 }
 
 /// An error of a stream.
@@ -37,8 +51,15 @@ pub(super) struct Failure {
     pub has_traceback: bool,
     /// Whether nothing but blank lines precedes it.
     pub is_first: bool,
-    /// Whether the program printed lines after it that do not belong to its end.
-    pub has_continued: bool,
+    pub aftermath: Aftermath,
+    /// The lines before it, if the program may have caught the error and gone on.
+    progress: Option<Progress>,
+    /// The inference server, as far as the traceback and the name of the process say it.
+    pub server: Option<&'static str>,
+    /// What a server did: `cuda_graphs` if it was capturing CUDA graphs.
+    pub activity: Option<&'static str>,
+    /// How often Ray counted the error after its first occurrence.
+    pub repeated: u32,
 }
 
 impl Failure {
@@ -55,6 +76,31 @@ impl Failure {
             Framing::Quoted => false,
         }
     }
+
+    /// Takes a line after the error that is not an error itself.
+    fn line_after(&mut self, text: &[u8], stats: &library::AllocatorStats) {
+        if !is_of_the_end(text) {
+            let is_proof = self.progress.as_ref().is_some_and(|progress| progress.is_continued_by(text));
+            let found = if is_proof { Aftermath::Continued } else { Aftermath::Unclear };
+            self.aftermath = self.aftermath.max(found);
+        }
+        // XLA's allocator prints its numbers before or after the error, and the executable's after it.
+        if self.found.source == "xla" {
+            stats.complete(&mut self.found);
+            let is_new = |part: &Part| self.found.parts.iter().all(|known| known.name != part.name);
+            let part = library::executable_part(text).filter(is_new);
+            self.found.parts.extend(part);
+        }
+    }
+}
+
+/// A message that goes on in the next line.
+#[derive(Debug)]
+enum Open {
+    /// Its text so far, the length of its last line, and the number of its lines.
+    Message(Vec<u8>, usize, u32),
+    /// The whole message; its advice so far, without blanks.
+    Advice(Vec<u8>),
 }
 
 /// The state of one rank or process.
@@ -64,18 +110,23 @@ pub(super) struct Stream {
     pub failures: Vec<Failure>,
     pub parts: Vec<(Part, u64)>,
     pub settings: Vec<Setting>,
+    /// The server whose lines this process printed.
+    pub server: Option<&'static str>,
     /// Whether PyTorch warned about a failed allocation.
     pub has_warning: bool,
     recent: Recent,
-    /// A message that goes on in the next line: its text so far, and the number of its lines.
-    open: Option<(Vec<u8>, u32)>,
+    open: Option<Open>,
     exact: Option<[u64; 3]>,
     stats: library::AllocatorStats,
     has_traceback: bool,
+    /// Whether the previous line introduces an error of NCCL.
+    is_after_last_error: bool,
 }
 
 /// The maximum number of lines of a wrapped message.
-const MAX_LINES: u32 = 12;
+const MAX_LINES: u32 = 40;
+/// The minimum length of a line that a terminal breaks inside a word.
+const MIN_WIDTH: usize = 40;
 /// The maximum number of bytes of a line that are searched. Messages are shorter than 8 KiB even with many processes.
 const MAX_SEARCHED: usize = 64 << 10;
 /// The maximum number of different errors of a stream.
@@ -88,8 +139,13 @@ impl Stream {
         Self { label, ..Self::default() }
     }
 
+    /// Whether the next line may continue a message.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Takes the next line. Returns whether it mentions an error.
-    pub fn line(&mut self, line: &Labeled<'_>, number: u64, is_first: bool) -> bool {
+    pub fn line(&mut self, line: &Labeled<'_>, number: u64, is_first: bool, capturing: Capturing) -> bool {
         let text = &line.text[..line.text.len().min(MAX_SEARCHED)];
         if self.goes_on(text) {
             return true;
@@ -100,13 +156,10 @@ impl Stream {
         if startup::is_hinted(text) {
             self.report(text, number);
         }
+        let is_after_last_error = std::mem::replace(&mut self.is_after_last_error, text == b"Last error:");
         if !is_hinted(text) {
             if let Some(last) = self.failures.last_mut() {
-                last.has_continued |= !is_of_the_end(text);
-                // XLA's allocator prints its numbers before or after the error.
-                if last.found.source == "xla" {
-                    self.stats.complete(&mut last.found);
-                }
+                last.line_after(text, &self.stats);
             }
             return false;
         }
@@ -114,29 +167,51 @@ impl Stream {
             (self.exact, self.has_warning) = (Some(exact), true);
             return false;
         }
-        let Some(found) = message::find(text).or_else(|| library::find(text)) else {
-            return is_mention(text);
+        let Some(found) = find(text, is_after_last_error) else { return is_mention(text) };
+        self.open = opened(&found, text);
+        let framing = if is_after_last_error {
+            Framing::Printed
+        } else {
+            framing_of(line.text, line.has_prefix, &found)
         };
-        self.open = found.may_go_on.then(|| (text.to_vec(), 1));
-        self.add(found, line, number, is_first);
+        self.add(found, line, Failed { framing, number, is_first, capturing });
         true
     }
 
     /// Continues a wrapped message. Returns whether the line belongs to it.
-    fn goes_on(&mut self, text: &[u8]) -> bool {
-        let Some((mut joined, lines)) = self.open.take() else { return false };
-        joined.push(b' ');
-        joined.extend_from_slice(text.trim_ascii());
-        let Some(found) = message::find(&joined).filter(|_| joined.len() < MAX_SEARCHED) else {
-            return false;
-        };
+    pub fn goes_on(&mut self, text: &[u8]) -> bool {
+        match self.open.take() {
+            Some(Open::Message(joined, width, lines)) => self.continue_message(&joined, width, lines, text),
+            Some(Open::Advice(mut advice)) if !text.trim_ascii().is_empty() => {
+                advice.extend(without_blanks(text));
+                let tail = tail(&advice);
+                self.open = (tail == Tail::Open).then_some(Open::Advice(advice));
+                tail != Tail::Other
+            }
+            _ => false,
+        }
+    }
+
+    fn continue_message(&mut self, before: &[u8], width: usize, lines: u32, text: &[u8]) -> bool {
+        let rest = text.trim_ascii();
         let Some(last) = self.failures.last_mut() else { return false };
-        if found.message.len() <= last.found.message.len() {
-            return false;
-        }
-        if found.may_go_on && lines < MAX_LINES {
-            self.open = Some((joined, lines + 1));
-        }
+        // A text is broken at blanks and after hyphens; a terminal breaks it anywhere.
+        let is_broken_word = before.ends_with(b"-") || width >= MIN_WIDTH;
+        let joined = [(true, &b" "[..]), (is_broken_word, b"")]
+            .into_iter()
+            .filter(|(may_be, _)| *may_be)
+            .map(|(_, blank)| [before, blank, rest].concat())
+            .filter(|joined| !rest.is_empty() && joined.len() < MAX_SEARCHED)
+            .filter_map(|joined| Some((find(&joined, false)?, joined)))
+            .filter(|(found, _)| found.may_go_on || found.message.len() > last.found.message.len())
+            .max_by_key(|(found, _)| (found.message.len(), found.may_go_on));
+        let Some((found, joined)) = joined else { return false };
+        self.open = match opened(&found, &joined) {
+            Some(Open::Message(..)) if lines >= MAX_LINES => None,
+            Some(Open::Message(joined, ..)) => Some(Open::Message(joined, text.len(), lines + 1)),
+            advice => advice,
+        };
+        last.framing = last.framing.max(framing_of(&joined, false, &found));
         last.found = found;
         if let Some(exact) = self.exact {
             last.found.refine(exact);
@@ -145,6 +220,7 @@ impl Stream {
     }
 
     fn report(&mut self, text: &[u8], number: u64) {
+        self.server = startup::server(text).or(self.server);
         for part in startup::parts(text) {
             // The last report of a part counts.
             self.parts.retain(|(known, _)| known.name != part.name);
@@ -157,63 +233,127 @@ impl Stream {
         self.parts.truncate(MAX_REPORTED);
     }
 
-    fn add(&mut self, mut found: Found, line: &Labeled<'_>, number: u64, is_first: bool) {
+    fn add(&mut self, mut found: Found, line: &Labeled<'_>, failed: Failed) {
         if let Some(exact) = self.exact {
             found.refine(exact);
         }
         if found.source == "xla" {
             self.stats.complete(&mut found);
         }
-        let framing = framing(line, &found);
+        let Failed { framing, number, is_first, capturing } = failed;
+        let repeated = repeated(line.text);
         let known = self.failures.iter_mut().find(|known| known.found.message == found.message);
         if let Some(known) = known {
             known.framing = known.framing.max(framing);
+            known.repeated = known.repeated.saturating_add(repeated);
             return;
         }
         let before: Vec<&[u8]> = self.recent.lines().collect();
-        let loc = location(&before, line.is_pytest).loc.or_else(|| package_location(&before));
+        let loc = place(&before, line.is_pytest);
         let has_traceback = std::mem::take(&mut self.has_traceback) || line.is_pytest;
+        let traceback = if has_traceback { last_traceback(&before) } else { &[] };
+        let may_go_on = !is_first && !has_traceback && loc.is_none();
+        let server = server::of_frames(traceback).or_else(|| server::of_label(&self.label));
+        let is_capture = capturing.0 || server::is_capture(traceback) || is_failed_capture(line.text);
         if self.failures.len() < MAX_FAILURES {
             self.failures.push(Failure {
-                found,
                 framing,
                 line: number,
-                loc,
                 has_traceback,
                 is_first,
-                has_continued: false,
+                aftermath: Aftermath::End,
+                progress: may_go_on.then(|| Progress::of(before.iter().copied())),
+                server,
+                activity: is_capture.then_some("cuda_graphs"),
+                repeated,
+                loc,
+                found,
             });
         }
     }
 }
 
+/// How and when a message was printed.
+#[derive(Clone, Copy)]
+struct Failed {
+    framing: Framing,
+    number: u64,
+    is_first: bool,
+    capturing: Capturing,
+}
+
+/// Finds an error in a text.
+fn find(text: &[u8], is_after_last_error: bool) -> Option<Found> {
+    message::find(text).or_else(|| library::find(text, is_after_last_error))
+}
+
+/// How a message goes on after a text.
+fn opened(found: &Found, text: &[u8]) -> Option<Open> {
+    if found.may_go_on {
+        return Some(Open::Message(text.to_vec(), text.len(), 1));
+    }
+    let rest: Vec<u8> = without_blanks(text.get(found.end..).unwrap_or_default()).collect();
+    let may_have_advice = found.source == "pytorch" && found.is_complete;
+    (may_have_advice && tail(&rest) == Tail::Open).then_some(Open::Advice(rest))
+}
+
+/// The 7 of `[repeated 7x across cluster]`, which Ray adds to a line that other workers printed as well.
+fn repeated(text: &[u8]) -> u32 {
+    const BEFORE: &[u8] = b"[repeated ";
+    let Some(at) = memmem::rfind(text, BEFORE) else { return 0 };
+    let rest = &text[at + BEFORE.len()..];
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let count = std::str::from_utf8(&rest[..digits]).ok().and_then(|digits| digits.parse().ok());
+    count.filter(|_| rest[digits..].starts_with(b"x across cluster]")).unwrap_or(0)
+}
+
+/// Whether SGLang says that it failed while it captured CUDA graphs.
+fn is_failed_capture(text: &[u8]) -> bool {
+    let text = text[..text.len().min(256)].to_ascii_lowercase();
+    memmem::find(&text, b"capture cuda graph failed").is_some()
+}
+
 /// Whether a line may contain an error.
-fn is_hinted(text: &[u8]) -> bool {
-    const HINTS: [&[u8]; 6] =
-        [b"out of memory", b"Out of memory", b"OOM", b"ALLOC_FAILED", b"OUT_OF_", b"less than desired GPU"];
-    HINTS
-        .iter()
-        .chain(&[&b"hipErrorOutOfMemory"[..], b"Failed to CUDA"])
-        .any(|hint| memmem::find(text, hint).is_some())
+pub(super) fn is_hinted(text: &[u8]) -> bool {
+    const ABOUT_MEMORY: [&[u8]; 6] = [
+        b"out of memory",
+        b"Out of memory",
+        b"less than desired GPU",
+        b"hipErrorOutOfMemory",
+        b"No available memory for the cache blocks",
+        b"Not enough memory. Please try to increase",
+    ];
+    const HINTS: [&[u8]; 6] = [
+        b"OOM",
+        b"ALLOC_FAILED",
+        b"OUT_OF_",
+        b"Failed to CUDA",
+        b"RESOURCE_EXHAUSTED: Failed to allocate",
+        b"max seq len (",
+    ];
+    let has = |hint: &&[u8]| memmem::find(text, hint).is_some();
+    has(&&b"emory"[..]) && ABOUT_MEMORY.iter().any(has) || HINTS.iter().any(has)
 }
 
 /// Whether a text is about running out of memory on a GPU, without being an error.
 fn is_mention(text: &[u8]) -> bool {
     const NAMES: [&[u8]; 4] = [b"CUDA", b"HIP", b"GPU", b"XPU"];
-    memmem::find(text, b"out of memory").is_some()
-        && NAMES.iter().any(|name| memmem::find(text, name).is_some())
+    let is_of_tensorflow = memmem::find(text, b"OOM when allocating tensor with shape").is_some();
+    is_of_tensorflow
+        || memmem::find(text, b"out of memory").is_some()
+            && NAMES.iter().any(|name| memmem::find(text, name).is_some())
 }
 
-fn framing(line: &Labeled<'_>, found: &Found) -> Framing {
-    let before = &line.text[..found.start.min(line.text.len())];
-    let is_logged = found.source == "nccl" && memmem::find(line.text, b"NCCL WARN ").is_some();
+fn framing_of(text: &[u8], has_prefix: bool, found: &Found) -> Framing {
+    let before = &text[..found.start.min(text.len())];
+    let is_logged = found.source == "nccl" && memmem::find(text, b"NCCL WARN ").is_some();
     if is_logged || is_exception(before) || is_repr(before) && found.is_complete {
         Framing::Printed
     } else if before.trim_ascii().is_empty() {
         // A line that begins with a status continues with a sentence if it is not an error.
-        let is_alone = found.numbers.has_any() || line.text.trim_ascii().len() <= found.message.len();
+        let is_alone = found.numbers.has_any() || text.trim_ascii().len() <= found.message.len();
         if is_alone { Framing::Bare } else { Framing::Quoted }
-    } else if found.is_complete && found.numbers.has_any() && (line.has_prefix || is_introduced(before)) {
+    } else if found.is_complete && found.numbers.has_any() && (has_prefix || is_introduced(before)) {
         Framing::Printed
     } else {
         Framing::Quoted

@@ -739,7 +739,9 @@ impl<'s, 'n> Log<'s, 'n> {
             return Error::NoMemoryData { file, message: message.to_owned() };
         }
         if !is_of_runtime {
-            let what = "text without Tenstorrent runtime lines and memory errors".to_owned();
+            let what = "text without an out-of-memory error of PyTorch, CUDA, NCCL, JAX, vLLM or SGLang, and without \
+                        lines of the Tenstorrent runtime"
+                .to_owned();
             return Error::UnknownFormat { file, what };
         }
         Error::NoMemoryData { file, message: format!("no memory data; the log has {}", self.missing()) }
