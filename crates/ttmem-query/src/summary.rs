@@ -97,6 +97,7 @@ const RANKED: usize = 10;
 
 /// Summarizes all ranks of all files.
 pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
+    check_options(profiles, request)?;
     let mut ranks = Vec::new();
     let mut labels = Vec::new();
     let mut processes = 0;
@@ -128,6 +129,27 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
         return Err(nothing_expected());
     }
     Ok(Summary { schema: 1, source: source(profiles), ranks })
+}
+
+/// Refuses options that select tensors or steps if the input has only error messages.
+fn check_options(profiles: &[Profile], request: &Request) -> Result<()> {
+    let mut ranks = profiles.iter().flat_map(|profile| &profile.ranks).peekable();
+    let has_only_messages = |rank: &Rank| rank.has_only_faults() && !rank.ledgers.is_empty();
+    if ranks.peek().is_none() || !ranks.all(has_only_messages) {
+        return Ok(());
+    }
+    let options = [
+        ("--at", "steps", request.at.is_some()),
+        ("--where", "allocations", request.filter.is_some()),
+        ("--by", "allocations", request.by.is_some()),
+    ];
+    let Some((option, missing, _)) = options.into_iter().find(|(_, _, is_set)| *is_set) else {
+        return Ok(());
+    };
+    Err(Error::NotFound(format!(
+        "{option} needs {missing}, but the input has only an error message; use a memory snapshot \
+         (torch.cuda.memory._dump_snapshot) or a recording (`ttmem track SCRIPT`)"
+    )))
 }
 
 /// The input files and their warnings.
