@@ -15,7 +15,7 @@ pub enum DeviceKind {
 }
 
 /// The PyTorch device types that pools are named after, and `host`, the process's memory as counted by the system.
-const TORCH: [&str; 7] = ["cpu", "cuda", "xpu", "mps", "hpu", "npu", "host"];
+const TORCH: [&str; 8] = ["cpu", "cuda", "hip", "xpu", "mps", "hpu", "npu", "host"];
 
 impl DeviceKind {
     /// The device of a rank; `None` if the input only has device totals and does not say of what device.

@@ -1,20 +1,22 @@
 //! The parts of a device's memory at an out-of-memory error, in the response of `ttmem summary`.
 
 use serde::Serialize;
-use ttmem_model::{Amount, FaultLedger, Rank};
+use ttmem_model::{Amount, FaultLedger, Rank, ReportedPart};
 
 use super::ranks::failed_at;
 use super::summary::View;
 use crate::analyze::ledger::{Breakdown, Part, PartKind};
 use crate::analyze::oom::Verdict;
 
+mod advice;
 mod sentences;
 
 /// The parts of a device's memory when an allocation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct LedgerSummary {
-    /// What failed to allocate: `pytorch`, `cuda`, `cublas`, `cudnn`, `cusolver`, `cusparse`, `nccl`, `xla`, `vllm`.
+    /// What failed to allocate: `pytorch`, `cuda`, `cublas`, `cudnn`, `cusolver`, `cusparse`, `nccl`, `xla`; `vllm` if the
+    /// server refused to start, and `kv_cache` if a server has no room for its KV cache.
     pub source: Option<String>,
     /// The platform: `cuda`, `hip`, `xpu`, `npu`, `mps`.
     pub platform: Option<String>,
@@ -36,6 +38,22 @@ pub struct LedgerSummary {
     pub settings: Vec<LedgerSetting>,
     /// The ranks that ran out of memory after this one.
     pub failed_later: Vec<String>,
+    /// The inference server that failed: `vllm` or `sglang`; null if there is none, or it is unknown.
+    pub server: Option<String>,
+    /// What the server did: `cuda_graphs` if it captured CUDA graphs; null if that is unknown.
+    pub activity: Option<String>,
+    /// How often Ray counted the error after its first occurrence; 0 if Ray did not print it.
+    pub repeated: u32,
+    /// Whether the log proves that the program went on.
+    pub has_continued: bool,
+    /// The number of tokens that the KV cache must hold for one request.
+    pub needed_tokens: Option<u64>,
+    /// The number of tokens that the KV cache can hold.
+    pub possible_tokens: Option<u64>,
+    /// The memory that is available for the KV cache, if the error states it.
+    pub available_cache_bytes: Option<u64>,
+    /// The parts of the executable that failed, as XLA states them; empty if it does not.
+    pub executable: Vec<ExecutablePart>,
     /// Remarks on the numbers.
     pub notes: Vec<String>,
 }
@@ -72,6 +90,18 @@ pub struct ReportedSummary {
     pub line: u64,
 }
 
+/// A part of the memory that an executable of XLA needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct ExecutablePart {
+    /// `xla_parameters`, `xla_outputs`, `xla_temporary` or `xla_total`.
+    pub name: String,
+    /// The size.
+    pub bytes: u64,
+    /// The exact size differs by at most this.
+    pub rounding_bytes: u64,
+}
+
 /// A setting of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
@@ -97,9 +127,13 @@ impl View<'_> {
             free_bytes: bytes(ledger.free),
             allowed_bytes: bytes(ledger.allowed),
             process_bytes: bytes(ledger.process),
-            parts: breakdown.parts.iter().map(|part| ledger_part(part, source.as_deref())).collect(),
+            parts: breakdown
+                .parts
+                .iter()
+                .map(|part| ledger_part(part, breakdown, source.as_deref()))
+                .collect(),
             adds_up: breakdown.adds_up,
-            reported: self.reported(fault),
+            reported: self.reported(fault, verdict.fault.line),
             settings: fault
                 .settings
                 .iter()
@@ -109,13 +143,22 @@ impl View<'_> {
                 })
                 .collect(),
             failed_later: self.failed_later(),
+            server: fault.context.server.map(|server| self.text(server)),
+            activity: fault.context.activity.map(|activity| self.text(activity)),
+            repeated: fault.context.repeated,
+            has_continued: fault.context.has_continued,
+            needed_tokens: fault.context.needed_tokens,
+            possible_tokens: fault.context.possible_tokens,
+            available_cache_bytes: self.available_cache(fault, verdict.fault.line),
+            executable: self.executable(fault),
             notes: notes(breakdown),
             source,
         })
     }
 
-    fn reported(&self, fault: &FaultLedger) -> Vec<ReportedSummary> {
-        let of = |part: &ttmem_model::ReportedPart| {
+    /// What the program reported before the line of the error. The error's own numbers are in its sentences.
+    fn reported(&self, fault: &FaultLedger, line: u64) -> Vec<ReportedSummary> {
+        let of = |part: &ReportedPart| {
             let name = self.text(part.name);
             let when = part.label.map(|label| format!(" ({})", self.text(label)));
             ReportedSummary {
@@ -126,7 +169,24 @@ impl View<'_> {
                 line: part.line,
             }
         };
-        fault.reported.iter().map(of).collect()
+        fault.reported.iter().filter(|part| part.line < line).map(of).collect()
+    }
+
+    fn available_cache(&self, fault: &FaultLedger, line: u64) -> Option<u64> {
+        let is_it = |part: &&ReportedPart| part.line == line && self.profile.text(part.name) == "kv_cache";
+        fault.reported.iter().find(is_it).map(|part| part.amount.bytes)
+    }
+
+    fn executable(&self, fault: &FaultLedger) -> Vec<ExecutablePart> {
+        let parts = fault.reported.iter().map(|part| (self.text(part.name), part.amount));
+        let of_xla = parts.filter(|(name, _)| name.starts_with("xla_"));
+        of_xla
+            .map(|(name, amount)| ExecutablePart {
+                name,
+                bytes: amount.bytes,
+                rounding_bytes: amount.quantum,
+            })
+            .collect()
     }
 
     /// The labels of the ranks that failed after this one.
@@ -141,23 +201,27 @@ impl View<'_> {
     }
 }
 
-fn ledger_part(part: &Part, source: Option<&str>) -> LedgerPart {
+fn ledger_part(part: &Part, breakdown: &Breakdown, source: Option<&str>) -> LedgerPart {
     let pid = match part.kind {
         PartKind::Process(pid) => Some(pid),
         _ => None,
     };
     LedgerPart {
         kind: part.kind.as_str(),
-        label: part_label(part.kind, source),
+        label: part_label(part.kind, breakdown, source),
         pid,
         bytes: part.amount.bytes,
         rounding_bytes: part.amount.quantum,
     }
 }
 
-fn part_label(kind: PartKind, source: Option<&str>) -> String {
+fn part_label(kind: PartKind, breakdown: &Breakdown, source: Option<&str>) -> String {
     let allocator = if source == Some("xla") { "XLA" } else { "PyTorch" };
     match kind {
+        // The message's own number includes private pools.
+        PartKind::Allocated if breakdown.ledger.private_pools.is_some() => {
+            format!("allocated by {allocator}, outside private pools")
+        }
         PartKind::Allocated => format!("allocated by {allocator}"),
         PartKind::PrivatePools => "in private pools (CUDA graphs)".to_owned(),
         PartKind::Unallocated => format!("reserved by {allocator}, not allocated"),

@@ -64,7 +64,7 @@ pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};
 pub use groups::{TensorGroup, groups, location_text};
 pub use ir::IrFile;
 pub use l1::{L1Moment, L1Part, L1Summary, TtnnL1Peaks};
-pub use ledger::{LedgerPart, LedgerSetting, LedgerSummary, ReportedSummary};
+pub use ledger::{ExecutablePart, LedgerPart, LedgerSetting, LedgerSummary, ReportedSummary};
 pub use level::{Level, Limits, Thresholds};
 pub use memory_map::{MappedBuffer, MappedPool, MemoryMap, memory_map};
 pub use memory_profile::{MemoryProfile, memory_profile};

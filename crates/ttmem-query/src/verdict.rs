@@ -32,6 +32,7 @@ pub(super) fn headline(pool: Option<&str>, cause: Cause) -> String {
             format!("Out of memory: private pools hold memory of {pool} that other allocations cannot use.")
         }
         Cause::NonPytorch => format!("Out of memory: memory outside PyTorch's allocator fills {pool}."),
+        Cause::KvCache => "Out of memory: the KV cache does not fit.".to_owned(),
         Cause::Unknown => "Out of memory.".to_owned(),
     }
 }
@@ -262,7 +263,7 @@ pub(super) const SMALLER_TENSORS: &str = "Free or shrink the tensors that are li
 
 /// Whether PyTorch's caching allocator manages a pool.
 fn has_caching_allocator(pool: &str) -> bool {
-    pool.starts_with("cuda") || pool.starts_with("xpu")
+    ["cuda", "hip", "xpu"].iter().any(|kind| pool.starts_with(kind))
 }
 
 /// The size that a region needs, in whole KiB: what it holds and what was requested.
@@ -274,8 +275,11 @@ fn needed(verdict: &Verdict<'_>) -> Option<u64> {
 /// The sentence about an error that did not end the program. In a log, other lines may follow the end of a program.
 pub(super) fn continued(rank: &Rank, verdict: &Verdict<'_>) -> Option<&'static str> {
     let has_continued = !verdict.fault.ended_program && !rank.has_only_faults();
-    has_continued.then_some("The program continued after this error.")
+    has_continued.then_some(CONTINUED)
 }
+
+/// The sentence about an error that the program survived.
+pub(super) const CONTINUED: &str = "The program continued after this error.";
 
 fn advice(pool: Option<&str>, verdict: &Verdict<'_>) -> String {
     if pool == Some("L1_SMALL") {
@@ -330,7 +334,11 @@ fn usual_advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
         Cause::TraceRegion => "Open the device with a larger trace_region_size, or make the trace smaller.",
         Cause::AddressLimit => "Use smaller or fewer L1 tensors, or interleave them over more cores.",
         // Only errors with a ledger have these causes.
-        Cause::OtherProcess | Cause::MemoryLimit | Cause::PrivatePools | Cause::NonPytorch => "",
+        Cause::OtherProcess
+        | Cause::MemoryLimit
+        | Cause::PrivatePools
+        | Cause::NonPytorch
+        | Cause::KvCache => "",
         Cause::Unknown if verdict.fault.requested_per_bank.is_none() => {
             "The error message does not give the size per bank, so the cause is unknown. Start with the tensors \
              that are live at the peak."

@@ -243,6 +243,16 @@ export type Declared = {
 /** A kind of device. */
 export type DeviceKind = "tenstorrent" | "torch";
 
+/** A part of the memory that an executable of XLA needs. */
+export type ExecutablePart = {
+  /** `xla_parameters`, `xla_outputs`, `xla_temporary` or `xla_total`. */
+  name: string,
+  /** The size. */
+  bytes: number,
+  /** The exact size differs by at most this. */
+  rounding_bytes: number,
+};
+
 /** The expected and measured size of a tensor class. */
 export type ExpectedSummary = {
   /** The class. */
@@ -627,7 +637,10 @@ export type LedgerSetting = {
 
 /** The parts of a device's memory when an allocation failed. */
 export type LedgerSummary = {
-  /** What failed to allocate: `pytorch`, `cuda`, `cublas`, `cudnn`, `cusolver`, `cusparse`, `nccl`, `xla`, `vllm`. */
+  /**
+   * What failed to allocate: `pytorch`, `cuda`, `cublas`, `cudnn`, `cusolver`, `cusparse`, `nccl`, `xla`; `vllm` if the
+   * server refused to start, and `kv_cache` if a server has no room for its KV cache.
+   */
   source: string | null,
   /** The platform: `cuda`, `hip`, `xpu`, `npu`, `mps`. */
   platform: string | null,
@@ -649,6 +662,22 @@ export type LedgerSummary = {
   settings: Array<LedgerSetting>,
   /** The ranks that ran out of memory after this one. */
   failed_later: Array<string>,
+  /** The inference server that failed: `vllm` or `sglang`; null if there is none, or it is unknown. */
+  server: string | null,
+  /** What the server did: `cuda_graphs` if it captured CUDA graphs; null if that is unknown. */
+  activity: string | null,
+  /** How often Ray counted the error after its first occurrence; 0 if Ray did not print it. */
+  repeated: number,
+  /** Whether the log proves that the program went on. */
+  has_continued: boolean,
+  /** The number of tokens that the KV cache must hold for one request. */
+  needed_tokens: number | null,
+  /** The number of tokens that the KV cache can hold. */
+  possible_tokens: number | null,
+  /** The memory that is available for the KV cache, if the error states it. */
+  available_cache_bytes: number | null,
+  /** The parts of the executable that failed, as XLA states them; empty if it does not. */
+  executable: Array<ExecutablePart>,
   /** Remarks on the numbers. */
   notes: Array<string>,
 };

@@ -65,6 +65,8 @@ impl PartKind {
 
 /// A part is large if it is at least one in this many bytes of the device. A CUDA context alone is smaller.
 const LARGE: u64 = 10;
+/// Unused memory of the allocator matters if it is at least one in this many bytes of the device.
+const RELEVANT: u64 = 50;
 
 impl Breakdown {
     /// The parts of the device's memory at an error.
@@ -140,23 +142,46 @@ impl Breakdown {
         if capacity.is_some_and(|capacity| is_more(requested, capacity)) {
             return Cause::NeverFits;
         }
-        let is_fragmented = unallocated.is_some_and(|unused| unused.bytes >= requested.bytes);
+        let is_fragmented = self.is_fragmented(requested);
         // PyTorch checks the limit before it asks the device. Without the memory of a device, the limit is all there is.
         if self.is_limited(requested) && !(is_fragmented && capacity.is_none()) {
             return Cause::MemoryLimit;
         }
+        let obstacle = capacity.and_then(|capacity| self.largest_obstacle(requested, free, capacity));
         if is_fragmented {
-            return Cause::Fragmentation;
+            // Other memory that is much larger says more than the unused memory of the allocator.
+            let is_small = |bytes: u64| unallocated.is_some_and(|unused| unused.bytes < bytes / 2);
+            return obstacle
+                .filter(|(_, bytes)| is_small(*bytes))
+                .map_or(Cause::Fragmentation, |(cause, _)| cause);
         }
         match (free, capacity) {
-            (Some(free), Some(capacity)) if is_more(requested, free) => {
-                self.largest_obstacle(requested, free, capacity)
+            (Some(free), Some(_)) if is_more(requested, free) => {
+                obstacle.map_or(Cause::Capacity, |(cause, _)| cause)
             }
+            (None, Some(capacity)) if self.cannot_fit(requested, capacity) => Cause::Capacity,
             (Some(free), None) if requested.quantum == 0 && free.quantum == 0 => {
                 without_capacity(requested, free)
             }
             _ => Cause::Unknown,
         }
+    }
+
+    /// Whether the unused memory of the allocator would be enough, and is a relevant part of the device.
+    fn is_fragmented(&self, requested: Amount) -> bool {
+        let Some(unused) = self.ledger.unallocated else { return false };
+        let whole = self.ledger.capacity.or(self.ledger.allowed);
+        // An allocator cannot reserve more than there is; such numbers prove nothing.
+        let is_possible =
+            self.reserved().zip(whole).is_none_or(|(reserved, whole)| !is_more(reserved, whole));
+        let is_relevant = whole.is_none_or(|whole| unused.bytes >= whole.bytes / RELEVANT);
+        unused.bytes >= requested.bytes && is_relevant && is_possible
+    }
+
+    /// Whether the request does not fit next to the memory of this process, so that the free memory need not be known.
+    fn cannot_fit(&self, requested: Amount, capacity: Amount) -> bool {
+        let rest = self.reserved().and_then(|reserved| capacity.minus(reserved));
+        rest.is_some_and(|rest| is_more(requested, rest))
     }
 
     /// Whether the request exceeds the limit of the process, which is lower than the memory of the device.
@@ -174,8 +199,14 @@ impl Breakdown {
         Some(own?.plus(ledger.other.unwrap_or(Amount::exact(0))))
     }
 
-    /// The largest part without which the request would have fit, if it is large.
-    fn largest_obstacle(&self, requested: Amount, free: Amount, capacity: Amount) -> Cause {
+    /// The largest part without which the request would have fit, if it is large, and its size.
+    fn largest_obstacle(
+        &self,
+        requested: Amount,
+        free: Option<Amount>,
+        capacity: Amount,
+    ) -> Option<(Cause, u64)> {
+        let free = free.filter(|free| is_more(requested, *free))?;
         let outside = self.part(PartKind::NonPytorch).or(self.part(PartKind::Outside));
         let candidates = [
             (Cause::OtherProcess, self.other_processes()),
@@ -186,11 +217,10 @@ impl Breakdown {
             amount.bytes >= capacity.bytes / LARGE
                 && requested.bytes <= free.bytes.saturating_add(amount.bytes)
         };
-        let found = candidates
+        candidates
             .into_iter()
             .filter_map(|(cause, amount)| Some((cause, amount.filter(is_obstacle)?.bytes)))
-            .max_by_key(|(_, bytes)| *bytes);
-        found.map_or(Cause::Capacity, |(cause, _)| cause)
+            .max_by_key(|(_, bytes)| *bytes)
     }
 }
 

@@ -27,12 +27,14 @@ pub enum Cause {
     PrivatePools,
     /// Memory that PyTorch does not manage fills the device.
     NonPytorch,
+    /// An inference server has too little memory for its KV cache.
+    KvCache,
     /// The input does not contain the cause.
     Unknown,
 }
 
 impl Cause {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Fragmentation,
         Self::Capacity,
         Self::NeverFits,
@@ -43,6 +45,7 @@ impl Cause {
         Self::MemoryLimit,
         Self::PrivatePools,
         Self::NonPytorch,
+        Self::KvCache,
         Self::Unknown,
     ];
 
@@ -64,10 +67,14 @@ impl Cause {
             Self::MemoryLimit => "memory_limit",
             Self::PrivatePools => "private_pools",
             Self::NonPytorch => "non_pytorch",
+            Self::KvCache => "kv_cache",
             Self::Unknown => "unknown",
         }
     }
 }
+
+/// The source of errors about a KV cache.
+const KV_CACHE: &str = "kv_cache";
 
 /// The verdict on an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,7 +199,9 @@ pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<
         FaultKind::OutOfMemory => {
             let largest = detail.largest_placeable.or(largest_free);
             let by_size = || out_of_memory(fault.requested_per_bank, capacity, free, largest);
+            let source = breakdown.as_ref().and_then(|breakdown| breakdown.ledger.source);
             match &breakdown {
+                Some(_) if source.is_some_and(|source| profile.text(source) == KV_CACHE) => Cause::KvCache,
                 // A history knows the free blocks. Only a limit of the program does not follow from them.
                 Some(breakdown) if is_from_history(fault) => match by_size() {
                     Cause::Unknown => breakdown.cause(),

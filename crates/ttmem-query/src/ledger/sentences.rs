@@ -4,30 +4,38 @@ use ttmem_model::words::counted;
 use ttmem_model::{Amount, Rank, StrId};
 
 use crate::analyze::ledger::{Breakdown, Part, PartKind};
-use crate::analyze::oom::{Cause, Verdict};
+use crate::analyze::oom::{self, Cause, Verdict};
 use crate::ranks::failed_at;
 use crate::statement::Statement;
 use crate::summary::View;
-use crate::verdict::{EXPANDABLE_SEGMENTS, SMALLER_TENSORS, continued, headline};
+use crate::verdict::{CONTINUED, continued, headline};
 use crate::words::{brief_line, size};
 
 /// The maximum number of ranks that a sentence names.
 const MAX_RANKS: usize = 8;
 /// The maximum number of characters of a rank's label.
-const MAX_LABEL: usize = 24;
+const MAX_LABEL: usize = 40;
 
 /// What the text of a verdict depends on.
-struct Facts<'a> {
-    breakdown: &'a Breakdown,
-    cause: Cause,
-    source: &'a str,
-    platform: &'a str,
+pub(super) struct Facts<'a> {
+    pub breakdown: &'a Breakdown,
+    pub cause: Cause,
+    pub source: &'a str,
+    pub platform: &'a str,
     /// The value of the allocator's settings.
-    allocator: Option<&'a str>,
+    pub allocator: Option<&'a str>,
     /// The share of the device that a server may use: the name of the setting and its value.
-    fraction: Option<(&'a str, &'a str)>,
-    /// The KV cache that the server reported.
-    kv_cache: Option<Amount>,
+    pub fraction: Option<(&'a str, &'a str)>,
+    /// The parts that the program reported, by their names.
+    reported: Vec<(&'a str, Amount)>,
+    /// The inference server, or empty.
+    pub server: &'a str,
+    /// Whether the server was capturing CUDA graphs.
+    pub is_capture: bool,
+    /// Whether the input has tensors, and not only the message.
+    pub has_tensors: bool,
+    /// The number of tokens that a KV cache must hold, and the number that it can hold.
+    pub tokens: [Option<u64>; 2],
 }
 
 impl View<'_> {
@@ -38,7 +46,8 @@ impl View<'_> {
             let found = fault.settings.iter().find(|setting| is_it(self.profile.text(setting.name)));
             found.map(|setting| (self.profile.text(setting.name), self.profile.text(setting.value)))
         };
-        let kv_cache = fault.reported.iter().find(|part| self.profile.text(part.name) == "kv_cache");
+        let context = &fault.context;
+        let reported = fault.reported.iter().map(|part| (self.profile.text(part.name), part.amount));
         Some(Facts {
             breakdown,
             cause: verdict.cause,
@@ -46,7 +55,11 @@ impl View<'_> {
             platform: text(breakdown.ledger.platform),
             allocator: setting(|name| name.ends_with("_ALLOC_CONF")).map(|(_, value)| value),
             fraction: setting(|name| matches!(name, "gpu_memory_utilization" | "mem_fraction_static")),
-            kv_cache: kv_cache.map(|part| part.amount),
+            reported: reported.collect(),
+            server: text(context.server),
+            is_capture: context.activity.is_some(),
+            has_tensors: !self.rank.has_only_faults(),
+            tokens: [context.needed_tokens, context.possible_tokens],
         })
     }
 
@@ -61,47 +74,149 @@ impl View<'_> {
         let held = self.held_then(verdict);
         // Both sentences have the allocated bytes.
         let reason = facts.reason().filter(|_| verdict.cause != Cause::Capacity || held.is_none());
-        let continued = continued(self.rank, verdict).map(str::to_owned);
-        let parts = [Some(facts.request(&who)), reason, held, continued, self.later_failures()];
+        let has_continued = self.rank.ledger(verdict.fault).is_some_and(|fault| fault.context.has_continued);
+        let continued = has_continued.then_some(CONTINUED).or_else(|| continued(self.rank, verdict));
+        let parts = [
+            Some(facts.request(&who)),
+            reason,
+            held,
+            continued.map(str::to_owned),
+            self.later_failures(verdict),
+        ];
         let detail = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        Statement::new(headline(pool, verdict.cause)).detail(detail).advice(facts.advice())
+        Statement::new(facts.headline(pool)).detail(detail).advice(facts.advice())
     }
 
     /// The sentence about ranks that failed after this one.
-    fn later_failures(&self) -> Option<String> {
-        let later = self.failed_later();
+    fn later_failures(&self, verdict: &Verdict<'_>) -> Option<String> {
         let is_first = |rank: &Rank| failed_at(rank).is_none_or(|line| Some(line) >= failed_at(self.rank));
-        if later.is_empty() || !self.profile.ranks.iter().all(is_first) {
+        if !self.profile.ranks.iter().all(is_first) {
             return None;
         }
+        let later = self.failed_later();
         let names: Vec<String> =
             later.iter().take(MAX_RANKS).map(|label| brief_line(label, MAX_LABEL)).collect();
         let more = if later.len() > MAX_RANKS { ", …" } else { "" };
+        let names = format!("{}{more}", names.join(", "));
         let who =
             self.rank.label.map_or_else(String::new, |label| brief_line(self.profile.text(label), MAX_LABEL));
-        Some(format!(
-            "Rank {who} failed first; {} ran out of memory after it ({}{more}).",
-            counted(later.len(), "other rank"),
-            names.join(", ")
-        ))
+        let hidden = self.workers_in_ray(verdict);
+        match (hidden, later.len()) {
+            (0, 0) => None,
+            (0, count) => Some(format!(
+                "Rank {who} failed first; {} ran out of memory after it ({names}).",
+                counted(count, "other rank")
+            )),
+            (count, 0) => Some(format!(
+                "{} reported the same error; Ray prints it only once.",
+                counted(count, "more worker")
+            )),
+            (count, _) => Some(format!(
+                "Rank {who} failed first; {} reported the same error (Ray printed only {names}).",
+                counted(count, "more worker")
+            )),
+        }
+    }
+
+    /// The number of other workers with an error of the same wording, if Ray counted any of them. A message that
+    /// Ray printed for several workers is of one of them.
+    fn workers_in_ray(&self, verdict: &Verdict<'_>) -> usize {
+        let counted = |rank: &Rank| {
+            oom::fatal(rank)
+                .and_then(|fault| rank.ledger(fault))
+                .map_or(0, |fault| fault.context.repeated as usize)
+        };
+        let own = self.rank.ledger(verdict.fault).map_or(0, |fault| fault.context.repeated as usize);
+        let line = failed_at(self.rank);
+        let later: Vec<usize> =
+            self.profile.ranks.iter().filter(|rank| failed_at(rank) > line).map(counted).collect();
+        let has_counts = own > 0 || later.iter().any(|count| *count > 0);
+        // A rank without a count printed its own message.
+        if has_counts { own + later.iter().map(|count| (*count).max(1)).sum::<usize>() } else { 0 }
     }
 }
 
 impl Facts<'_> {
+    /// The headline. It names what holds most of the memory, if that is not the tensors.
+    fn headline(&self, pool: Option<&str>) -> String {
+        let device = pool.unwrap_or("the device");
+        let of = |kind| self.breakdown.part(kind).map(|amount: Amount| size(amount.bytes));
+        let found = match self.cause {
+            Cause::OtherProcess => self.breakdown.other_processes().map(|amount| {
+                format!("Out of memory: {} {} of {device}.", self.other_processes(), size(amount.bytes))
+            }),
+            Cause::NonPytorch => of(PartKind::NonPytorch)
+                .map(|bytes| {
+                    format!("Out of memory: this process holds {bytes} of {device} outside PyTorch.")
+                })
+                .or_else(|| {
+                    let bytes = of(PartKind::Outside)?;
+                    Some(format!("Out of memory: {bytes} of {device} is in use outside PyTorch."))
+                }),
+            Cause::PrivatePools => of(PartKind::PrivatePools)
+                .map(|bytes| format!("Out of memory: private pools hold {bytes} of {device}.")),
+            Cause::KvCache if self.tokens[0].is_some() => {
+                Some("Out of memory: the KV cache of one request does not fit.".to_owned())
+            }
+            Cause::KvCache => Some("Out of memory: no memory is left for the KV cache.".to_owned()),
+            _ => None,
+        };
+        found.unwrap_or_else(|| headline(pool, self.cause))
+    }
+
+    /// A part that the program reported.
+    pub fn reported(&self, name: &str) -> Option<Amount> {
+        self.reported.iter().find(|(known, _)| *known == name).map(|(_, amount)| *amount)
+    }
+
     /// What was requested and how much was free.
     fn request(&self, who: &str) -> String {
         let ledger = &self.breakdown.ledger;
+        if self.cause == Cause::KvCache {
+            return self.cache_request();
+        }
         let Some(requested) = ledger.requested else {
             return format!("{who} ran out of memory{}; the error has no numbers.", self.in_library());
         };
         let what = if self.source == "vllm" { "wants to use" } else { "requested" };
-        let request = format!("{who} {what} {}", size(requested.bytes));
+        let library = if self.source == "nccl" { self.in_library() } else { String::new() };
+        let request = format!("{who} {what} {}{library}", size(requested.bytes));
         match (ledger.free, ledger.capacity) {
             (Some(free), Some(capacity)) => {
                 format!("{request}; {} of {} was free.", size(free.bytes), size(capacity.bytes))
             }
             (Some(free), None) => format!("{request}; {} was free.", size(free.bytes)),
             _ => format!("{request}."),
+        }
+    }
+
+    /// The memory that a KV cache needs, and the memory that is left for it.
+    fn cache_request(&self) -> String {
+        let server = self.server_name();
+        let available = self.reported("kv_cache").map(|amount| size(amount.bytes));
+        let needed = self.breakdown.ledger.requested.map(|amount| size(amount.bytes));
+        match (self.tokens, needed, available) {
+            ([Some(tokens), _], Some(needed), Some(available)) => format!(
+                "{server} did not start: a request of {tokens} tokens needs {needed} of KV cache, and {available} is \
+                 available."
+            ),
+            ([Some(tokens), Some(possible)], ..) => format!(
+                "{server} did not start: a request may have {tokens} tokens, and the KV cache has room for {possible}."
+            ),
+            _ => {
+                let weights = self.reported("weights").map(|amount| size(amount.bytes));
+                let weights = weights.map_or_else(String::new, |bytes| format!("; the weights take {bytes}"));
+                format!("{server} did not start{weights}.")
+            }
+        }
+    }
+
+    /// The name of the server.
+    pub fn server_name(&self) -> &'static str {
+        match self.server {
+            "vllm" => "vLLM",
+            "sglang" => "SGLang",
+            _ => "The server",
         }
     }
 
@@ -119,17 +234,31 @@ impl Facts<'_> {
         format!(" in {name}")
     }
 
+    /// What an executable of XLA needs.
+    fn executable(&self) -> Option<String> {
+        const PARTS: [(&str, &str); 3] = [
+            ("xla_parameters", "parameters"),
+            ("xla_outputs", "outputs"),
+            ("xla_temporary", "temporary buffers"),
+        ];
+        let total = self.reported("xla_total")?;
+        let part =
+            |(name, label): &(&str, &str)| Some(format!("{label} {}", size(self.reported(name)?.bytes)));
+        let parts: Vec<String> = PARTS.iter().filter_map(part).collect();
+        let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+        Some(format!("The executable needs {} in total{parts}.", size(total.bytes)))
+    }
+
     /// The sentence about the cause.
     fn reason(&self) -> Option<String> {
         let breakdown = self.breakdown;
         let ledger = &breakdown.ledger;
         let of = |kind| breakdown.part(kind).map(|amount| size(amount.bytes));
         match self.cause {
-            Cause::OtherProcess => Some(format!(
-                "{} {}; without that, the request would fit.",
-                self.other_processes(),
-                size(breakdown.other_processes()?.bytes)
-            )),
+            Cause::OtherProcess => {
+                let them = if self.others().len() == 1 { "it" } else { "them" };
+                Some(format!("Without {them}, the request would fit."))
+            }
             Cause::MemoryLimit => Some(match ledger.allowed {
                 Some(allowed) => format!(
                     "The limit is {}, and {} of it was in use.",
@@ -146,20 +275,21 @@ impl Facts<'_> {
                 "The allocator reserves {} that no tensor uses, but no block in it is large enough.",
                 of(PartKind::Unallocated)?
             )),
-            Cause::PrivatePools => Some(format!(
-                "Private pools, such as those of CUDA graphs, hold {}.",
-                of(PartKind::PrivatePools)?
-            )),
-            Cause::NonPytorch => Some(match of(PartKind::NonPytorch) {
-                Some(bytes) => format!(
-                    "{bytes} of this process is not managed by PyTorch: the CUDA context, NCCL and other libraries."
-                ),
-                None => format!(
-                    "{} is in use outside PyTorch's allocator: by the CUDA context, libraries or other processes.",
-                    of(PartKind::Outside)?
-                ),
-            }),
+            Cause::PrivatePools => {
+                Some("Only CUDA graphs and other users of these pools can allocate from them.".to_owned())
+            }
+            Cause::NonPytorch if breakdown.part(PartKind::NonPytorch).is_some() => Some(
+                "Memory outside PyTorch is that of the CUDA context, NCCL, other libraries, or another framework in the same \
+                 process."
+                    .to_owned(),
+            ),
+            Cause::NonPytorch => Some(
+                "Memory outside PyTorch is that of the CUDA context, libraries or other processes; the message does not say \
+                 which."
+                    .to_owned(),
+            ),
             Cause::Capacity => Some(format!("PyTorch allocated {}.", size(ledger.allocated?.bytes))),
+            Cause::Unknown if self.source == "xla" => self.executable(),
             Cause::Unknown if self.has_room() => {
                 Some("That would have been enough; the memory in use changed in the meantime.".to_owned())
             }
@@ -173,107 +303,20 @@ impl Facts<'_> {
         ledger.requested.zip(ledger.free).is_some_and(|(requested, free)| requested.bytes < free.bytes)
     }
 
-    /// `Process 4242 uses` or `2 other processes use`.
+    /// `process 4242 holds` or `2 other processes hold`.
     fn other_processes(&self) -> String {
         match self.others()[..] {
-            [pid] => format!("Process {pid} uses"),
-            ref pids => format!("{} other processes use", pids.len()),
+            [pid] => format!("process {pid} holds"),
+            ref pids => format!("{} other processes hold", pids.len()),
         }
     }
 
     /// The IDs of other processes.
-    fn others(&self) -> Vec<u64> {
+    pub fn others(&self) -> Vec<u64> {
         let pid = |part: &Part| match part.kind {
             PartKind::Process(pid) => Some(pid),
             _ => None,
         };
         self.breakdown.parts.iter().filter_map(pid).collect()
-    }
-
-    /// What to do; `None` if the numbers support no advice.
-    fn advice(&self) -> Option<String> {
-        match self.cause {
-            Cause::OtherProcess => Some(match self.others()[..] {
-                [pid] => format!("Stop process {pid} (`nvidia-smi` shows its name), or use another device."),
-                _ => "Stop the other processes (`nvidia-smi` lists them), or use another device.".to_owned(),
-            }),
-            Cause::MemoryLimit => self.limit_advice(),
-            Cause::Fragmentation => self.fragmentation_advice(),
-            Cause::PrivatePools => Some(
-                "Capture fewer CUDA graphs or smaller batch sizes, or release graphs that are no longer used."
-                    .to_owned(),
-            ),
-            Cause::NonPytorch if self.breakdown.part(PartKind::NonPytorch).is_some() => Some(
-                "Reduce what libraries allocate, such as the number of NCCL communicators and the size of their buffers."
-                    .to_owned(),
-            ),
-            Cause::NonPytorch => {
-                Some("Check with `nvidia-smi` whether other processes use the device.".to_owned())
-            }
-            Cause::NeverFits => Some("Split the tensor, shard it over more devices, or use a narrower dtype.".to_owned()),
-            Cause::Capacity if self.source == "vllm" => self.startup_advice(),
-            Cause::Capacity => Some(self.server_advice().unwrap_or_else(|| SMALLER_TENSORS.to_owned())),
-            _ => None,
-        }
-    }
-
-    fn limit_advice(&self) -> Option<String> {
-        let ledger = &self.breakdown.ledger;
-        if self.source == "xla" {
-            return Some(
-                "Raise XLA_PYTHON_CLIENT_MEM_FRACTION if the device has more memory, or use smaller arrays."
-                    .to_owned(),
-            );
-        }
-        let (requested, free) = (ledger.requested?, ledger.free?);
-        if requested.bytes > free.bytes {
-            return Some(format!(
-                "A higher limit is not enough, because the device itself had only {} free. {SMALLER_TENSORS}",
-                size(free.bytes)
-            ));
-        }
-        let more = self.breakdown.lacks(self.cause).filter(|bytes| *bytes > 0);
-        let more = more.map_or_else(String::new, |bytes| format!(" by at least {}", size(bytes)));
-        Some(format!(
-            "Raise the limit{more} (torch.cuda.set_per_process_memory_fraction, or per_process_memory_fraction in \
-             PYTORCH_ALLOC_CONF): the device had enough free memory."
-        ))
-    }
-
-    fn fragmentation_advice(&self) -> Option<String> {
-        let is_set = self.allocator.is_some_and(|value| value.contains("expandable_segments:True"));
-        // Only CUDA's virtual memory has expandable segments in all of these versions.
-        (self.source == "pytorch" && self.platform == "cuda" && !is_set)
-            .then(|| EXPANDABLE_SEGMENTS.to_owned())
-    }
-
-    /// What vLLM can use at most when it starts.
-    fn startup_advice(&self) -> Option<String> {
-        let ledger = &self.breakdown.ledger;
-        let (free, capacity) = (ledger.free?, ledger.capacity?);
-        let hundredths = free.bytes.checked_mul(100)?.checked_div(capacity.bytes)?;
-        let lower = format!("set gpu_memory_utilization to at most 0.{hundredths:02}");
-        Some(if hundredths == 0 {
-            "Free memory of the device before starting the server: see `nvidia-smi`.".to_owned()
-        } else {
-            format!("Free memory of the device before starting the server, or {lower}.")
-        })
-    }
-
-    /// A smaller KV cache, if it is large enough to make room.
-    fn server_advice(&self) -> Option<String> {
-        let ledger = &self.breakdown.ledger;
-        let ((name, value), capacity) = (self.fraction?, ledger.capacity?);
-        let missing = ledger.requested?.bytes.checked_sub(ledger.free?.bytes)?;
-        self.kv_cache.filter(|cache| cache.bytes / 2 >= missing)?;
-        let hundredths = missing.checked_mul(100)?.div_ceil(capacity.bytes.max(1));
-        let set: f64 = value.parse().ok()?;
-        let lower = set - f64::from(u32::try_from(hundredths).ok()?) / 100.0;
-        (lower > 0.0).then(|| {
-            format!(
-                "Lower {name} from {value} to {lower:.2} or less: the KV cache then leaves {} more for activations.",
-                size(missing)
-            )
-        })
     }
 }

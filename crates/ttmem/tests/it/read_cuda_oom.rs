@@ -1,8 +1,10 @@
 //! Out-of-memory errors of GPU programs: every wording, several ranks in one log, texts that are only about errors, and
 //! any cut or changed message. `corpus/cuda_oom` has whole logs.
 
+mod causes;
 mod changed;
 mod logs;
+mod workers;
 
 use std::fs;
 use std::io::Write as _;
@@ -94,12 +96,27 @@ const V2_PRIVATE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to a
 const V2_ALLOWED: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 139.81 GiB of which 132.10 GiB is free. Including non-PyTorch memory, this process has 7.70 GiB memory in use. 6.99 GiB allowed; Of the allocated memory 6.50 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.";
 const HIP: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 23.98 GiB of which 1.10 GiB is free. Of the allocated memory 18.10 GiB is allocated by PyTorch, and 4.39 GiB is reserved by PyTorch but unallocated.";
 const XPU: &str = "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.11 GiB of which 204.10 MiB is free. Of the allocated memory 13.91 GiB is allocated by PyTorch, and 512.00 MiB is reserved by PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory.";
+const XPU_OLD: &str = "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 3.91 GiB. GPU 0 has a total capacity of 15.91 GiB. Of the allocated memory 13.66 GiB is allocated by PyTorch, and 289.50 MiB is reserved by PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory.";
 const NPU: &str = "RuntimeError: NPU out of memory. Tried to allocate 31.67 GiB (NPU 0; 32.00 GiB total capacity; 6.30 GiB already allocated; 24.39 GiB free; 6.55 GiB reserved in total by PyTorch)";
 const MPS: &str = "RuntimeError: MPS backend out of memory (MPS allocated: 17.36 GB, other allocations: 613.56 MB, max allowed: 18.13 GB). Tried to allocate 192.00 MB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).";
 
 /// All complete messages of PyTorch.
-const MESSAGES: [&str; 13] =
-    [V1_0, V1_4, V1_10, V1_8_ALLOWED, V2_1, V2_2, V2_OTHERS, V2_PRIVATE, V2_ALLOWED, HIP, XPU, NPU, MPS];
+const MESSAGES: [&str; 14] = [
+    V1_0,
+    V1_4,
+    V1_10,
+    V1_8_ALLOWED,
+    V2_1,
+    V2_2,
+    V2_OTHERS,
+    V2_PRIVATE,
+    V2_ALLOWED,
+    HIP,
+    XPU,
+    XPU_OLD,
+    NPU,
+    MPS,
+];
 
 #[test]
 fn wording_of_1_0() {
@@ -170,8 +187,7 @@ fn wording_of_2_2() {
 fn wording_with_other_processes() {
     let oom = oom(V2_OTHERS);
     assert_eq!((cause(&oom), &oom["pool"]), ("other_process", &"cuda:2".into()));
-    let detail = oom["detail"].as_str().unwrap();
-    assert!(detail.contains("2 other processes use 88.22 GiB"), "{detail}");
+    assert_eq!(oom["headline"], "Out of memory: 2 other processes hold 88.22 GiB of cuda:2.");
     let pids: Vec<&Value> =
         oom["ledger"]["parts"].as_array().unwrap().iter().map(|part| &part["pid"]).collect();
     assert_eq!(
@@ -186,7 +202,7 @@ fn wording_with_other_processes() {
             &Value::Null
         ]
     );
-    assert!(advice(&oom).starts_with("Stop the other processes"), "{oom}");
+    assert_eq!(advice(&oom), "Stop them (`nvidia-smi` shows their names), or use another GPU.");
     let alone = V2_OTHERS.replace("Process 502587 has 1.78 GiB memory in use. ", "");
     assert!(advice(&self::oom(&alone)).starts_with("Stop process 745081"));
 }
@@ -222,7 +238,8 @@ fn wording_with_a_limit() {
 #[test]
 fn wording_of_hip() {
     let oom = oom(HIP);
-    assert_eq!((&oom["pool"], &oom["ledger"]["platform"]), (&"cuda:1".into(), &"hip".into()));
+    assert_eq!((&oom["pool"], &oom["ledger"]["platform"]), (&"hip:1".into(), &"hip".into()));
+    assert!(!oom.to_string().contains("cuda:"), "{oom}");
     // Expandable segments need CUDA.
     assert_eq!((cause(&oom), &oom["advice"]), ("fragmentation", &Value::Null));
 }

@@ -35,7 +35,8 @@ fn bytes(number: &str, shift: u32) -> Option<u64> {
 
 fn check_numbers(text: &str) {
     let Ok(profile) = opened_as(text.as_bytes(), None) else { return };
-    let known = numbers_in(text);
+    // A terminal may break a number.
+    let known = [numbers_in(text), numbers_in(&text.replace('\n', ""))].concat();
     for rank in &profile.ranks {
         for FaultLedger { ledger, processes, .. } in rank.ledgers.values() {
             let Ledger {

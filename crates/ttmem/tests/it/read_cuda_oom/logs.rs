@@ -43,10 +43,8 @@ fn errors_of_cuda_and_its_libraries_have_no_numbers() {
         let known = Ledger { source: None, platform: None, ..*known };
         assert_eq!(known, Ledger::default(), "{text}");
         let oom = oom_of(&profile);
-        assert_eq!(
-            (cause(&oom), &oom["requested_total"], &oom["advice"]),
-            ("unknown", &Value::Null, &Value::Null)
-        );
+        assert_eq!((cause(&oom), &oom["requested_total"]), ("unknown", &Value::Null));
+        assert!(!advice(&oom).is_empty() && !advice(&oom).contains("batch, bf16"), "{oom}");
         assert_eq!(oom["ledger"]["parts"].as_array().unwrap().len(), 0, "{text}");
         assert!(oom["detail"].as_str().unwrap().contains("no numbers"), "{oom}");
     }
@@ -110,7 +108,8 @@ fn servers_report_their_parts() {
     assert_eq!(cause(&oom), "capacity");
     assert_eq!(
         advice(&oom),
-        "Lower gpu_memory_utilization from 0.95 to 0.91 or less: the KV cache then leaves 4.33 GiB more for activations."
+        "Lower gpu_memory_utilization from 0.95 to 0.91 or less: the KV cache then leaves 4.33 GiB more for activations. \
+         Or lower --max-model-len or --max-num-seqs."
     );
     assert!(oom["loc"].as_str().unwrap().ends_with("vllm/v1/attention/indexer.py:512"), "{oom}");
     let oom = oom_of(&opened(&String::from_utf8(corpus("sglang.log")).unwrap()));
@@ -167,7 +166,7 @@ const PREFIXES: [(&str, Option<&str>); 16] = [
     ("[1,3]<stderr>:", Some("1,3")),
     ("(Worker_TP1 pid=123) ERROR 10-10 12:00:00 [multiproc_executor.py:671] ", Some("TP1")),
     ("(VllmWorker rank=1 pid=254) ", Some("1")),
-    ("(RayWorkerWrapper pid=3918397, ip=10.0.0.1) ", Some("pid 3918397")),
+    ("(RayWorkerWrapper pid=3918397, ip=10.0.0.1) ", Some("pid 3918397 on 10.0.0.1")),
     ("(EngineCore_DP0 pid=7) ERROR 10-10 12:00:00 [core.py:710] ", Some("EngineCore_DP0")),
     ("2026-01-01 12:00:00,123 - file.py:12 - ERROR: ", None),
     ("2026-01-01T12:00:00.123456789Z stderr F ", None),
@@ -213,7 +212,6 @@ fn a_message_may_be_pasted_wrapped_or_quoted() {
     for message in MESSAGES {
         let expected = ledger(&opened(message)).ledger.requested;
         let bare = message.split_once(": ").unwrap().1;
-        let is_mps = message == MPS;
         let wrapped = message
             .split(' ')
             .collect::<Vec<_>>()
@@ -227,10 +225,7 @@ fn a_message_may_be_pasted_wrapped_or_quoted() {
         );
         let root = format!("ERROR:root:{bare}\n");
         let json = format!("{{\"step\": 3, \"error\": \"{bare}\"}}\n");
-        for text in [bare, &repr, &logged, &root, &json, &wrapped]
-            .into_iter()
-            .filter(|text| !is_mps || !text.contains('\n'))
-        {
+        for text in [bare, &repr, &logged, &root, &json, &wrapped] {
             let profile = opened(text);
             assert_eq!(ledger(&profile).ledger.requested, expected, "{text}");
             assert_eq!(profile.ranks[0].faults.len(), 1);
