@@ -56,7 +56,7 @@ fn the_screen_of_ranks_without_tensors() {
 
 #[test]
 fn the_screens_of_errors_of_a_gpu() {
-    for name in ["train", "other-process", "vllm", "jax"] {
+    for name in ["train", "other-process", "vllm", "vllm-start", "ray", "jax"] {
         insta::assert_snapshot!(format!("cuda-oom-{name}"), screen(&[&format!("../cuda_oom/{name}.log")]));
     }
 }

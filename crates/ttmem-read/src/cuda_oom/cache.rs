@@ -33,8 +33,11 @@ pub(super) fn find(line: &[u8]) -> Option<Found> {
 
 /// The server that prints a message.
 pub(super) fn server(found: &Found) -> Option<&'static str> {
-    let is_of_sglang = found.message.starts_with("Not enough memory.");
-    (found.source == KV_CACHE).then_some(if is_of_sglang { "sglang" } else { "vllm" })
+    match found.source {
+        KV_CACHE if found.message.starts_with("Not enough memory.") => Some("sglang"),
+        KV_CACHE | "vllm" => Some("vllm"),
+        _ => None,
+    }
 }
 
 fn without_numbers(line: &[u8]) -> Option<Found> {

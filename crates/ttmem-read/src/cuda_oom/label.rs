@@ -37,6 +37,7 @@ pub(super) fn split(line: &[u8]) -> Labeled<'_> {
     let mut label = Label { is_rank: !name.is_empty(), name, ..Label::default() };
     let mut is_pytest = false;
     for _ in 0..MAX_PREFIXES {
+        text = without_bare_color(text);
         if let Some((found, rest)) = labeled(text) {
             // The launcher's own number says more than the name of a process.
             if !label.is_rank && (!found.name.is_empty() || found.is_of_record) {
@@ -51,6 +52,13 @@ pub(super) fn split(line: &[u8]) -> Labeled<'_> {
         }
     }
     Labeled { label, text, has_prefix: text.len() < line.len(), is_pytest }
+}
+
+/// Removes a color without its escape character, as in text that was copied from a browser: `[36m`.
+fn without_bare_color(text: &[u8]) -> &[u8] {
+    let Some(rest) = text.strip_prefix(b"[") else { return text };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
+    rest[digits..].strip_prefix(b"m").filter(|_| digits > 0).unwrap_or(text)
 }
 
 /// One label, and the text after it.
@@ -97,6 +105,7 @@ fn in_parentheses(line: &[u8]) -> Option<(Label, &[u8])> {
     let close = memchr::memchr(b')', &line[..line.len().min(120)])?;
     let (inside, rest) = (&line[1..close], &line[close + 1..]);
     let pid = &inside[memmem::find(inside, b"pid=")? + 4..];
+    let rest = without_bare_color(rest);
     let rest = if rest.is_empty() { rest } else { rest.strip_prefix(b" ")? };
     let of_vllm = |label| Label { is_of_vllm: true, ..label };
     let name = inside.split(|byte| *byte == b' ').next().unwrap_or_default();
@@ -160,6 +169,7 @@ mod tests {
             ("(VllmWorker rank=1 pid=254) ", "1", true),
             ("(RayWorkerWrapper pid=39, ip=10.0.0.1) ", "pid 39 on 10.0.0.1", true),
             ("(train_fn pid=39) ", "pid 39", true),
+            ("[36m(train_fn pid=39)[0m ", "pid 39", true),
             ("(pid=39, ip=10.0.0.1) ", "pid 39 on 10.0.0.1", true),
             ("(EngineCore_DP0 pid=7) ERROR 10-10 12:00:00 [core.py:710] ", "EngineCore_DP0", false),
             ("[2025-03-08 12:29:21 TP2] ", "TP2", true),

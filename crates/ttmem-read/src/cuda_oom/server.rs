@@ -4,16 +4,30 @@ use memchr::memmem;
 
 use super::label::Label;
 
+/// The folders of vLLM. A clone of it may contain other programs.
+const OF_VLLM: [&[u8]; 7] = [
+    b"-packages/vllm/",
+    b"/vllm/v1/",
+    b"/vllm/engine/",
+    b"/vllm/entrypoints/",
+    b"/vllm/executor/",
+    b"/vllm/model_executor/",
+    b"/vllm/worker/",
+];
+/// The folders of SGLang.
+const OF_SGLANG: [&[u8]; 2] = [b"-packages/sglang/", b"/sglang/srt/"];
+
 /// The server, by the frames of a traceback.
 pub(super) fn of_frames(traceback: &[&[u8]]) -> Option<&'static str> {
-    let has = |folder: &[u8]| {
+    let has = |folders: &[&[u8]]| {
         let is_frame = |line: &&&[u8]| memmem::find(line, b"File ").is_some();
-        traceback.iter().filter(is_frame).any(|line| memmem::find(line, folder).is_some())
+        let is_in = |line: &&[u8]| folders.iter().any(|folder| memmem::find(line, folder).is_some());
+        traceback.iter().filter(is_frame).any(is_in)
     };
     // SGLang used layers of vLLM.
-    if has(b"/sglang/") {
+    if has(&OF_SGLANG) {
         Some("sglang")
-    } else if has(b"/vllm/") {
+    } else if has(&OF_VLLM) {
         Some("vllm")
     } else {
         None
@@ -67,7 +81,8 @@ mod tests {
         let sglang = "  File \"/sgl/python/sglang/srt/managers/scheduler.py\", line 1, in f";
         assert_eq!(of(&[vllm]), Some("vllm"));
         assert_eq!(of(&[sglang, vllm]), Some("sglang"));
-        assert_eq!(of(&["  File \"/verl/vllm_rollout/x.py\", line 1, in f", "import /vllm/"]), None);
+        assert_eq!(of(&["  File \"/verl/vllm_rollout/x.py\", line 1, in f", "import /vllm/v1/"]), None);
+        assert_eq!(of(&["  File \"/home/me/vllm/train.py\", line 1, in f"]), None);
     }
 
     #[test]

@@ -156,7 +156,8 @@ impl Stream {
         if startup::is_hinted(text) {
             self.report(text, number);
         }
-        let is_after_last_error = std::mem::replace(&mut self.is_after_last_error, text == b"Last error:");
+        let is_after_last_error = self.is_after_last_error;
+        self.is_after_last_error = text == b"Last error:" || is_after_last_error && text.is_empty();
         if !is_hinted(text) {
             if let Some(last) = self.failures.last_mut() {
                 last.line_after(text, &self.stats);

@@ -294,7 +294,9 @@ fn a_log_of_tenstorrent_goes_to_its_own_reader() {
 
 #[test]
 fn every_front_end_shows_the_ledger() {
-    for name in ["train", "fragmented", "other-process", "ranks", "vllm", "sglang", "jax"] {
+    for name in
+        ["train", "fragmented", "other-process", "ranks", "ray", "vllm", "vllm-start", "sglang", "jax"]
+    {
         let profile = opened(&String::from_utf8(corpus(&format!("{name}.log"))).unwrap());
         let summary = query::summary(std::slice::from_ref(&profile), &Request::default()).unwrap();
         let oom = summary.ranks[0].oom.clone().unwrap();
