@@ -73,6 +73,11 @@ impl Found {
         }
     }
 
+    /// Whether the message has numbers.
+    pub fn has_numbers(&self) -> bool {
+        self.numbers.has_any() || self.tokens.iter().any(Option::is_some)
+    }
+
     /// Sets the message, which ends where the cursor stands.
     pub fn ending(mut self, cursor: &Cursor<'_>, text: &[u8]) -> Self {
         self.may_go_on = !self.is_complete && cursor.is_cut;

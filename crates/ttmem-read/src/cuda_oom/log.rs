@@ -111,9 +111,12 @@ impl Log {
         for stream in &mut self.streams {
             stream.failures.retain(|failure| failure.is_certain(is_document));
             // A library may fail after the allocator did. Its error has no numbers.
-            if stream.failures.iter().any(|failure| failure.found.numbers.has_any()) {
-                stream.failures.retain(|failure| failure.found.numbers.has_any());
+            if stream.failures.iter().any(|failure| failure.found.has_numbers()) {
+                stream.failures.retain(|failure| failure.found.has_numbers());
             }
+        }
+        for stream in self.streams.iter_mut().filter(|stream| !stream.label.is_rank) {
+            assign_devices(&mut stream.failures);
         }
         drop_repetitions(&mut self.streams);
         self.split_by_device();
@@ -255,6 +258,21 @@ impl Log {
     }
 }
 
+/// Assigns the errors of NCCL that PyTorch quotes to the device in NCCL's own lines. If there are several devices, the quotes
+/// repeat these lines.
+fn assign_devices(failures: &mut Vec<Failure>) {
+    let is_of_nccl = |failure: &Failure| failure.found.source == "nccl";
+    let mut devices =
+        failures.iter().filter(|failure| is_of_nccl(failure)).filter_map(|failure| failure.found.device);
+    let Some(device) = devices.next() else { return };
+    if devices.all(|other| other == device) {
+        let quotes = failures.iter_mut().filter(|failure| is_of_nccl(failure));
+        quotes.for_each(|failure| failure.found.device = Some(device));
+    } else {
+        failures.retain(|failure| !is_of_nccl(failure) || failure.found.device.is_some());
+    }
+}
+
 /// Drops errors that a process repeats from its workers: the same message, printed by something that is not a rank.
 fn drop_repetitions(streams: &mut [Stream]) {
     let of_ranks: Vec<String> = streams
@@ -264,7 +282,7 @@ fn drop_repetitions(streams: &mut [Stream]) {
         .collect();
     let mut seen: Vec<String> = Vec::new();
     for stream in streams.iter_mut().filter(|stream| !stream.label.is_rank) {
-        let has_numbers = |failure: &Failure| failure.found.numbers.has_any();
+        let has_numbers = |failure: &Failure| failure.found.has_numbers();
         stream.failures.retain(|failure| {
             let message = &failure.found.message;
             let is_repeated = of_ranks.contains(message) || seen.contains(message);

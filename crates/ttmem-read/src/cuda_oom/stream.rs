@@ -72,7 +72,7 @@ impl Failure {
         match self.framing {
             Framing::Printed => true,
             // A message without numbers is only believed if it is all there is.
-            Framing::Bare => self.found.is_complete && (self.found.numbers.has_any() || self.is_first),
+            Framing::Bare => self.found.is_complete && (self.found.has_numbers() || self.is_first),
             Framing::Quoted => false,
         }
     }
@@ -243,8 +243,9 @@ impl Stream {
         }
         let Failed { framing, number, is_first, capturing } = failed;
         let repeated = repeated(line.text);
-        let known = self.failures.iter_mut().find(|known| known.found.message == found.message);
-        if let Some(known) = known {
+        let is_same =
+            |known: &&mut Failure| known.found.message == found.message && known.found.device == found.device;
+        if let Some(known) = self.failures.iter_mut().find(is_same) {
             known.framing = known.framing.max(framing);
             known.repeated = known.repeated.saturating_add(repeated);
             return;
@@ -352,9 +353,9 @@ fn framing_of(text: &[u8], has_prefix: bool, found: &Found) -> Framing {
         Framing::Printed
     } else if before.trim_ascii().is_empty() {
         // A line that begins with a status continues with a sentence if it is not an error.
-        let is_alone = found.numbers.has_any() || text.trim_ascii().len() <= found.message.len();
+        let is_alone = found.has_numbers() || text.trim_ascii().len() <= found.message.len();
         if is_alone { Framing::Bare } else { Framing::Quoted }
-    } else if found.is_complete && found.numbers.has_any() && (has_prefix || is_introduced(before)) {
+    } else if found.is_complete && found.has_numbers() && (has_prefix || is_introduced(before)) {
         Framing::Printed
     } else {
         Framing::Quoted

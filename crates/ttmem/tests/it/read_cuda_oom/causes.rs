@@ -110,7 +110,7 @@ fn options_about_tensors_and_steps_are_refused() {
 /// A text broken into lines of a width, at blanks or anywhere.
 fn wrapped(text: &str, width: usize, at_blanks: bool) -> String {
     let mut lines = vec![String::new()];
-    for word in text.split_inclusive(|letter: char| letter == ' ' || letter == '-') {
+    for word in text.split_inclusive([' ', '-']) {
         if at_blanks && lines.last().unwrap().len() + word.trim_end().len() > width {
             lines.push(String::new());
         }

@@ -8,8 +8,13 @@ use super::{V2_2, advice, cause, oom, oom_of, opened, refused};
 
 // ---------------------------------------------------------------------------------------------- Ray
 
+fn behind(prefix: &str, log: &str) -> String {
+    let lines: Vec<String> = log.lines().map(|line| format!("{prefix}{line}\n")).collect();
+    lines.concat()
+}
+
 fn of_ray(worker: &str, log: &str) -> String {
-    log.lines().map(|line| format!("({worker}) {line}\n")).collect()
+    behind(&format!("({worker}) "), log)
 }
 
 #[test]
@@ -109,6 +114,10 @@ fn a_server_without_room_for_its_cache() {
     assert_eq!(oom["headline"], "Out of memory: no memory is left for the KV cache.");
     assert_eq!(oom["detail"], "vLLM did not start; the weights take 14.99 GiB.");
     assert!(advice(&oom).starts_with("Raise --gpu-memory-utilization"), "{oom}");
+    let tokens = "ERROR 01-12 08:36:38 multiproc_worker_utils.py:233] Exception in worker VllmWorkerProcess while processing method initialize_cache: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (86432). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine., Traceback (most recent call last):\n";
+    assert!(advice(&self::oom(tokens)).starts_with("Lower --max-model-len to 86432 or less"));
+    let bare = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.";
+    assert_eq!(cause(&self::oom(bare)), "kv_cache");
     let sglang = "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n";
     let oom = self::oom(sglang);
     assert_eq!((cause(&oom), &oom["ledger"]["server"]), ("kv_cache", &"sglang".into()));
@@ -126,10 +135,7 @@ fn the_last_error_of_nccl() {
         (&found["ledger"]["source"], &found["loc"]),
         (&"nccl".into(), &"/home/user/model.py:12".into())
     );
-    let tagged: String = format!("{header}Failed to CUDA calloc async 608 bytes\n")
-        .lines()
-        .map(|line| format!("[rank3]: {line}\n"))
-        .collect();
+    let tagged = behind("[rank3]: ", &format!("{header}Failed to CUDA calloc async 608 bytes\n"));
     let profile = opened(&format!(
         "{tagged}node1:812:1200 [3] include/alloc.h:205 NCCL WARN Cuda failure 2 'out of memory'\n"
     ));
@@ -141,6 +147,15 @@ fn the_last_error_of_nccl() {
     let warned =
         self::oom("node1:812:1200 [3] include/alloc.h:205 NCCL WARN Cuda failure 2 'out of memory'\n");
     assert_eq!(warned["pool"], "cuda:3");
+    // Without labels, NCCL's own lines say which device failed.
+    let line = |device: u32| {
+        format!("node1:812:1200 [{device}] include/alloc.h:205 NCCL WARN Cuda failure 2 'out of memory'\n")
+    };
+    let both = opened(&format!("{}{log}", line(3)));
+    assert_eq!(both.ranks.len(), 1);
+    let both = oom_of(&both);
+    assert_eq!((&both["pool"], &both["loc"]), (&"cuda:3".into(), &"/home/user/model.py:12".into()));
+    assert_eq!(opened(&format!("{}{}{log}", line(3), line(5))).ranks.len(), 2);
     // Another failure of CUDA is not about memory.
     refused(format!("{header}Cuda failure 1 'invalid argument'\n").as_bytes());
 }
