@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ttmem._torch.mode import Mode
     from ttmem._torch.modules import Modules
 
-# So many iterations in a row must repeat earlier ones before details are left out for the first time.
+# Iterations in a row that must repeat earlier ones before details are left out for the first time.
 STEADY = 3
-# Of one model, so many different numbers of allocations are remembered.
+# Different numbers of allocations that are remembered for a model.
 MAX_KNOWN = 64
 
 

@@ -125,7 +125,7 @@ struct Iteration {
     allocations: Range<usize>,
     /// Its allocations and frees.
     events: Range<usize>,
-    /// A hash of the order in which it allocates and frees.
+    /// A hash of the order of its allocations and frees.
     order: u64,
     /// Whether stacks were recorded.
     is_full: bool,
