@@ -28,7 +28,7 @@ pub(super) struct Learned {
     pub repeated: Vec<Repeated>,
     /// The number of iterations without details.
     pub bare: u64,
-    /// The number of those that do not completely repeat another one.
+    /// The number of those with allocations of a pass that no other one has.
     pub unlike: u64,
 }
 
@@ -239,11 +239,21 @@ impl Completing<'_> {
             let found = best(timeline, iteration, known);
             self.learned.bare += 1;
             let count = found.map_or(0, |(_, count)| count);
-            self.learned.unlike += u64::from(count < iteration.allocations.len());
+            self.learned.unlike += u64::from(self.lacks_parts(index, count));
             if let Some((pattern, count)) = found {
                 self.repeat(index, pattern, count);
             }
         }
+    }
+
+    /// Whether allocations of a pass remain without details after the first ones.
+    fn lacks_parts(&self, index: usize, count: usize) -> bool {
+        let rest = &self.timeline.of_iteration(&self.timeline.iterations[index])[count..];
+        let recorded = recorded_calls(self.rank, self.timeline, index);
+        let passes = recorded.values().flatten().filter(|call| is_pass(self.rank, **call));
+        let spans: Vec<_> = passes.map(|call| self.span(*call)).collect();
+        let is_inside = |one: &Allocation| spans.iter().any(|(from, to)| (*from..=*to).contains(&one.time));
+        rest.iter().any(is_inside)
     }
 
     /// Gives the first allocations of an iteration the details of another one.
