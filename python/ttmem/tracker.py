@@ -560,6 +560,8 @@ class MemoryTracker:
             mode.reading("host", allocated=resident)
         for allocator in self._allocators:
             allocator.sample()
+        if self._modules is not None and self._modules.details is not None:
+            _guarded(mode, self._modules.details.look)
 
     def _forked(self) -> None:
         """Stops tracking in a forked child: the recording belongs to the parent."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Iterations in a row that must repeat earlier ones before details are left out for the first time.
 STEADY = 3
+# If an iteration without details has this many times the usual allocations, something else runs.
+MANY = 3
 # Different numbers of allocations that are remembered for a model.
 MAX_KNOWN = 64
 
@@ -55,6 +57,8 @@ class Details:
         # Whether the iteration that begins was counted by the wrapper of its model.
         self._is_counted = False
         self._is_inside = False
+        # Whether the inputs of the model that begins are classified although it has no details.
+        self.wants_inputs = False
         self._wrapped: dict[type, tuple[Any, Any]] = {}
 
     def close(self) -> None:
@@ -71,9 +75,21 @@ class Details:
         elif not self._is_closed:
             self._models.add(model)
             if self._is_steady(model):
+                # The last iteration with details has allocated the inputs of this one.
+                self.wants_inputs = self._mode.has_details
                 self._leave_out()
             elif not self._mode.has_details:
                 self._resume()
+
+    def look(self) -> None:
+        """Returns to details if the program runs something that is not a known model. Called now and then."""
+        if self._is_closed or self._mode.has_details:
+            return
+        made = self._allocator.allocations() - self._count
+        known = [known for model, known in self._known.items() if model is not None]
+        usual = max((count for counts in known for count in counts), default=0)
+        if made > MANY * usual:
+            self._resume()
 
     def left_alone(self) -> None:
         """Called when the forward pass of a model without details has ended, which still had hooks."""
@@ -109,7 +125,9 @@ class Details:
             # The new file has no iteration with details yet.
             self._rotations = self._mode.rotations
             self._repeated = 0
-        return self._repeated >= (1 if self._mode.labels_all else STEADY)
+        # A new model has details first.
+        has_learned = bool(self._known.get(id(model)))
+        return has_learned and self._repeated >= (1 if self._mode.labels_all else STEADY)
 
     def _leave_out(self) -> None:
         if self._mode.has_details:
@@ -133,15 +151,17 @@ class Details:
 
         @functools.wraps(call)
         def call_tracked(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not details._begins_alone(args[0]):
+            if is_compiling():
                 return call(*args, **kwargs)
+            is_alone = details._begins_alone(args[0])
             try:
                 return call(*args, **kwargs)
             except BaseException as error:
                 leave(error)
                 raise
             finally:
-                details._ends_alone(args[0])
+                if is_alone:
+                    details._ends_alone(args[0])
 
         self._wrapped[kind] = kind.__dict__.get("__call__"), call_tracked
         kind.__call__ = call_tracked  # type: ignore[method-assign]
@@ -162,11 +182,11 @@ class Details:
         if self._is_inside or self._mode.has_details or not self._mode.is_on:
             return False
         try:
-            if model not in self._models or self._modules.forward is None:
+            if self._modules.forward is None:
                 return False
-            if not self._is_steady(model):
+            if model not in self._models or not self._is_steady(model):
+                self._is_counted = model in self._models
                 self._resume()
-                self._is_counted = True
                 return False
             self._modules.forward.begins_alone(model)
         except Exception as error:  # noqa: BLE001 - the program must not see it

@@ -178,6 +178,10 @@ class Modules:
     def enters(self, model: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """Called when the forward pass of a model begins."""
         if not self._mode.has_details:
+            if self.details is not None and self.details.wants_inputs:
+                self.details.wants_inputs = False
+                self._inputs(args)
+                self._inputs(_keywords())
             return
         self.end_interrupted(is_inside=True)
         self._runs(model)
