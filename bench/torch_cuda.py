@@ -1,15 +1,20 @@
-"""Measures the tracker's overhead on a CUDA device: training steps of GPT-2 124M, with and without it, in one process.
+"""Measures what the tracker costs on a CUDA device, in eight programs, most of them limited by the host.
 
-    python bench/torch_cuda.py
+    python bench/torch_cuda.py [PROGRAM ...]
 
-Rounds of all variants alternate, so that the load of the machine affects them equally. The drain is measured
-separately, because it is not part of a step.
+Needs `transformers` and `torchvision`. For each program, rounds of all variants alternate in one process, so that
+the load of the machine affects them equally, and the medians are compared. "First" are the ten first iterations
+with a tracker, "later" those after the twentieth; an iteration is a training step or a generated token. Starting
+and stopping a tracker is not measured. Also printed: the share of the peak that has no class, allocations that
+fell out of the allocator's history, and whether the reported peak is that of the allocator.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
+import os
 import statistics
 import sys
 import tempfile
@@ -19,163 +24,280 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as f
 from torch import nn
+from torch.nn.modules import module as torch_module
 
 import ttmem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-WORDS, WIDTH, HEADS, LAYERS = 50257, 768, 12, 12
-BATCH, LENGTH = 8, 1024
-ROUNDS, STEPS = 7, 15
-# The tracker labels the outputs of the 1st, 2nd, 3rd, 5th, 9th … call of a module. None is between the 33rd and the 65th,
-# which represents a longer run.
-FEW, MANY = 2, 33
+ROUNDS = 7
+FIRST, BEFORE, LATER = 10, 10, 20
 
 
-class Block(nn.Module):
-    """A block of GPT-2."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first_norm, self.second_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.projection = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, width = x.shape
-        qkv = self.qkv(self.first_norm(x)).view(batch, length, 3, HEADS, width // HEADS)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        y = f.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.projection(y.transpose(1, 2).reshape(batch, length, width))
-        more: torch.Tensor = self.mlp(self.second_norm(x))
-        return x + more
-
-
-class Gpt2(nn.Module):
-    """GPT-2, 124M."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
-        self.head.weight = self.words.weight
-
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
-        places = torch.arange(words.shape[1], device=words.device)
-        logits = self.head(self.norm(self.blocks(self.words(words) + self.places(places))))
-        return f.cross_entropy(logits.flatten(0, 1), words.flatten())
-
-
-class Nothing:
-    """The program without the tracker."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class Tracked:
-    """The program with the tracker. Starting and stopping it is not measured."""
-
-    def __init__(self, level: Any) -> None:
-        self._level = level
-
-    def __enter__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self.tracker = ttmem.initialize_memory_tracker(self._folder.name, level=self._level)
-
-    def __exit__(self, *_: object) -> None:
-        peak = torch.cuda.max_memory_allocated()
-        ttmem.stop_memory_tracker()
-        assert self.tracker.recording is not None
-        pool = ttmem.load(self.tracker.recording).summary()["ranks"][0]["pools"]["cuda:0"]
-        if pool["peak_total"] != peak:
-            print(f"WRONG PEAK: {pool['peak_total']} instead of {peak}")
-        self._folder.cleanup()
-
-
-def main() -> None:
-    logging.basicConfig(level=logging.WARNING)
-    print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, Python {sys.version.split()[0]}")
-    torch.manual_seed(0)
-    model = Gpt2().cuda()
+def trained(model: nn.Module, loss_of: Callable[[nn.Module], torch.Tensor]) -> Callable[[], object]:
+    """Returns a training step."""
     optimizer = torch.optim.AdamW(model.parameters())
-    words = torch.randint(WORDS, (BATCH, LENGTH), device="cuda")
 
     def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = model(words)
-        loss.backward()
+        loss_of(model).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    def timed(steps: int) -> float:
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(steps):
-            step()
-        torch.cuda.synchronize()
-        return (time.perf_counter() - began) / steps * 1e3
+    return step
 
-    timed(5)
+
+def language_model(config: Any, batch: int, length: int, *, dtype: torch.dtype = torch.float32) -> Any:
+    """Returns a training step of a model of `transformers` that computes its own loss."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype).cuda()
+    words = torch.randint(config.vocab_size, (batch, length), device="cuda")
+    return trained(model, lambda model: model(input_ids=words, labels=words).loss)
+
+
+def gpt2_config(**sizes: int) -> Any:
+    from transformers import GPT2Config
+
+    return GPT2Config(**sizes)
+
+
+def llama_config() -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_hidden_layers=12,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        vocab_size=32000,
+    )
+
+
+def gpt2() -> Any:
+    return language_model(gpt2_config(), 4, 256)
+
+
+def gpt2_compiled() -> Any:
+    from transformers import GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(gpt2_config(n_layer=6, n_embd=384, n_head=6)).cuda()
+    words = torch.randint(50257, (8, 256), device="cuda")
+    compiled: Any = torch.compile(model)
+    return trained(compiled, lambda model: model(input_ids=words, labels=words).loss)
+
+
+def llama() -> Any:
+    """The loss is computed outside the model."""
+    from transformers import LlamaForCausalLM
+
+    model = LlamaForCausalLM(llama_config()).cuda().bfloat16()
+    words = torch.randint(32000, (4, 1024), device="cuda")
+
+    def loss_of(model: nn.Module) -> torch.Tensor:
+        logits = model(input_ids=words, use_cache=False).logits.float()
+        return f.cross_entropy(logits[:, :-1].flatten(0, 1), words[:, 1:].flatten())
+
+    return trained(model, loss_of)
+
+
+def llama_generates() -> Any:
+    """An iteration is one token. After 16 tokens, the next text begins."""
+    from transformers import LlamaForCausalLM
+
+    model = LlamaForCausalLM(llama_config()).cuda().bfloat16().eval()
+    prompt = torch.randint(32000, (1, 32), device="cuda")
+
+    @torch.no_grad()
+    def tokens() -> Iterator[None]:
+        while True:
+            found = model(input_ids=prompt, use_cache=True)
+            for _ in range(16):
+                word = found.logits[:, -1:].argmax(-1)
+                yield
+                found = model(input_ids=word, past_key_values=found.past_key_values, use_cache=True)
+
+    generated = tokens()
+    return lambda: next(generated)
+
+
+def bert() -> Any:
+    from transformers import BertConfig, BertForMaskedLM
+
+    model = BertForMaskedLM(BertConfig()).cuda()
+    words = torch.randint(30000, (8, 128), device="cuda")
+    return trained(model, lambda model: model(input_ids=words, labels=words).loss)
+
+
+def convnext() -> Any:
+    import torchvision
+
+    model = torchvision.models.convnext_tiny().cuda()
+    images, kinds = torch.randn(32, 3, 224, 224, device="cuda"), torch.randint(1000, (32,), device="cuda")
+
+    def loss_of(model: nn.Module) -> torch.Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            return f.cross_entropy(model(images), kinds)
+
+    return trained(model, loss_of)
+
+
+def mobilenet() -> Any:
+    import torchvision
+
+    model = torchvision.models.mobilenet_v3_large().cuda()
+    images, kinds = torch.randn(16, 3, 224, 224, device="cuda"), torch.randint(1000, (16,), device="cuda")
+    return trained(model, lambda model: f.cross_entropy(model(images), kinds))
+
+
+def mixture() -> Any:
+    from transformers import Qwen2MoeConfig
+
+    config = Qwen2MoeConfig(
+        hidden_size=256,
+        intermediate_size=512,
+        moe_intermediate_size=256,
+        shared_expert_intermediate_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        num_experts=8,
+        num_experts_per_tok=2,
+        vocab_size=32000,
+    )
+    return language_model(config, 4, 256)
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "GPT-2 124M, 4x256": gpt2,
+    "GPT-2 30M compiled, 8x256": gpt2_compiled,
+    "Llama 200M, 4x1024": llama,
+    "Llama 200M generates": llama_generates,
+    "BERT base, 8x128": bert,
+    "ConvNeXt tiny, autocast, 32": convnext,
+    "MobileNetV3, 16": mobilenet,
+    "Qwen2-MoE tiny, 4x256": mixture,
+}
+
+
+@contextlib.contextmanager
+def bare() -> Iterator[None]:
+    yield
+
+
+@contextlib.contextmanager
+def history(context: str | None) -> Iterator[None]:
+    record = torch.cuda.memory._record_memory_history
+    record("all", context=context, stacks="python", max_entries=200_000)
+    yield
+    record(None)
+
+
+@contextlib.contextmanager
+def hooks() -> Iterator[None]:
+    handles = [
+        torch_module.register_module_forward_pre_hook(lambda *_: None),
+        torch_module.register_module_forward_hook(lambda *_: None, always_call=True),
+    ]
+    yield
+    for handle in handles:
+        handle.remove()
+
+
+@contextlib.contextmanager
+def profiler() -> Iterator[None]:
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]):
+        yield
+
+
+@contextlib.contextmanager
+def mem_tracker() -> Iterator[None]:
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    with MemTracker():
+        yield
+
+
+class Tracked:
+    """The program with the tracker, and what its recording reports."""
+
+    def __init__(self) -> None:
+        self.unknown: list[float] = []
+        self.lost = 0
+        self.wrong = 0
+
+    @contextlib.contextmanager
+    def level(self, level: Any) -> Iterator[None]:
+        with tempfile.TemporaryDirectory() as folder:
+            tracker = ttmem.initialize_memory_tracker(folder, level=level)
+            yield
+            peak = torch.cuda.max_memory_allocated()
+            ttmem.stop_memory_tracker()
+            assert tracker.recording is not None
+            summary = ttmem.load(tracker.recording).summary()
+            pool = summary["ranks"][0]["pools"]["cuda:0"]
+            self.wrong += pool["peak_total"] != peak
+            self.lost += sum("overwritten" in warning["message"] for warning in summary["source"]["warnings"])
+            if level == "tensors":
+                moment = summary["ranks"][0]["peaks"]["cuda:0"]
+                classes = moment["by_class_per_bank"] or {}
+                self.unknown.append(classes.get("unknown", 0) / pool["peak_total"])
+
+
+def timed(step: Callable[[], object], count: int) -> float:
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(count):
+        step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / count * 1e3
+
+
+def measure(name: str, make: Callable[[], Any], *, with_others: bool) -> None:
+    torch.manual_seed(0)
+    step, tracked = make(), Tracked()
+    timed(step, FIRST)
     ways: dict[str, Callable[[], Any]] = {
-        "nothing": Nothing,
-        "phases": lambda: Tracked("phases"),
-        "tensors": lambda: Tracked("tensors"),
+        "bare": bare,
+        "history": lambda: history(None),
+        "history with stacks": lambda: history("alloc"),
+        "hooks": hooks,
+        "phases": lambda: tracked.level("phases"),
+        "tensors": lambda: tracked.level("tensors"),
     }
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    early: dict[str, list[float]] = {name: [] for name in ways}
+    first: dict[str, list[float]] = {way: [] for way in ways}
+    later: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
-        for name, way in ways.items():
+        for way, entered in ways.items():
             gc.collect()
             torch.cuda.reset_peak_memory_stats()
-            with way():
-                timed(FEW)
-                early[name].append(timed(STEPS))
-                timed(MANY - FEW - STEPS)
-                times[name].append(timed(STEPS))
-    for title, found in (("the first", early), ("later", times)):
-        bare = statistics.median(found["nothing"])
-        for name, rounds in found.items():
-            middle = statistics.median(rounds)
-            spread = f"{min(rounds):.2f} to {max(rounds):.2f}"
-            print(f"{title:10} {name:8} {middle:7.2f} ms per step, {middle / bare:.3f} x   {spread}")
-    drain(step)
+            with entered():
+                first[way].append(timed(step, FIRST))
+                timed(step, BEFORE)
+                later[way].append(timed(step, LATER))
+    middle = {way: (statistics.median(first[way]), statistics.median(later[way])) for way in ways}
+    base = middle["bare"][1]
+    columns = [f"{way} {middle[way][1] / base:.3f}" for way in ways if way != "bare"]
+    columns.append(f"first ten {middle['tensors'][0] / middle['bare'][0]:.2f}")
+    if with_others:
+        for way, entered in (("profiler", profiler), ("MemTracker", mem_tracker)):
+            with entered():
+                columns.append(f"{way} {timed(step, 3) / base:.2f}")
+    columns.append(f"unknown {max(tracked.unknown):.1%}, lost {tracked.lost}, wrong peaks {tracked.wrong}")
+    print(f"{name}: {base:.2f} ms; " + "; ".join(columns), flush=True)
 
 
-def drain(step: Callable[[], None]) -> None:
-    """Measures how long reading the history takes."""
-    with tempfile.TemporaryDirectory() as folder:
-        tracker = ttmem.initialize_memory_tracker(folder)
-        for _ in range(30):
-            step()
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        ttmem.save_memory_profile()
-        saved = time.perf_counter() - began
-        (allocator,) = tracker._allocators
-        before = allocator._history.drained
-        for _ in range(30):
-            step()
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        allocator.drain()
-        took = time.perf_counter() - began
-        entries = allocator._history.drained - before
-        snapshot = torch.cuda.memory._snapshot
-        began = time.perf_counter()
-        in_ring = len(snapshot()["device_traces"][0])
-        alone = time.perf_counter() - began
-        print(
-            f"drain: {took * 1e3:.0f} ms for {entries} new rows of {in_ring} entries, "
-            f"{took / in_ring * 1e8:.0f} ms for 100,000 entries (PyTorch's snapshot: {alone / in_ring * 1e8:.0f} ms); "
-            f"saving the profile: {saved * 1e3:.0f} ms"
-        )
-        ttmem.stop_memory_tracker()
+def main() -> None:
+    logging.basicConfig(level=logging.ERROR)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, Python {sys.version.split()[0]}")
+    chosen = sys.argv[1:]
+    for name, make in PROGRAMS.items():
+        if not chosen or any(part in name for part in chosen):
+            measure(name, make, with_others=not chosen)
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
