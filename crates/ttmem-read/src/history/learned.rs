@@ -7,7 +7,7 @@
 //!
 //! An iteration lasts from the start of a model's forward pass to the start of the next one.
 
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -116,6 +116,24 @@ struct Allocation {
     time: Nanoseconds,
 }
 
+/// An allocation or a free.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    action: Action,
+    during: During,
+    time: Nanoseconds,
+}
+
+/// What an event does, independent of addresses and sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Action {
+    Allocates,
+    /// Frees an allocation of the iteration, by its number.
+    FreesOwn(usize),
+    /// Frees an allocation of another iteration.
+    FreesOther,
+}
+
 /// An iteration: from the start of a model's forward pass to the start of the next one.
 #[derive(Debug)]
 struct Iteration {
@@ -136,8 +154,8 @@ struct Iteration {
 struct Timeline {
     pool: PoolId,
     allocations: Vec<Allocation>,
-    /// The calls and times of allocations and frees.
-    events: Vec<(During, Nanoseconds)>,
+    /// Allocations and frees.
+    events: Vec<Event>,
     iterations: Vec<Iteration>,
 }
 
@@ -157,24 +175,24 @@ impl Timeline {
             }
             let first = timeline.iterations.last().map_or(0, |iteration| iteration.allocations.start);
             let (iteration, number) = (timeline.iterations.len(), timeline.allocations.len() - first);
-            match row.action {
+            let action = match row.action {
                 HistoryAction::Allocated => {
-                    order.write_u64(u64::MAX);
                     places.insert(row.address, (iteration, number));
                     let (bytes, op, during, time) = (row.bytes, row.op, row.during, row.time);
                     timeline.allocations.push(Allocation { row: index, bytes, op, during, time });
                     if let Some(iteration) = timeline.iterations.last_mut() {
                         iteration.is_full |= has_stack(op);
                     }
+                    Action::Allocates
                 }
                 HistoryAction::Freed | HistoryAction::FreeRequested => {
-                    // An allocation of this iteration is known by its number; of others, only that they are freed.
                     let own = places.remove(&row.address).filter(|(of, _)| *of == iteration);
-                    order.write_u64(own.map_or(u64::MAX - 1, |(_, number)| number as u64));
+                    own.map_or(Action::FreesOther, |(_, number)| Action::FreesOwn(number))
                 }
                 _ => continue,
-            }
-            timeline.events.push((row.during, row.time));
+            };
+            action.hash(&mut order);
+            timeline.events.push(Event { action, during: row.during, time: row.time });
         }
         timeline.end(order.finish());
         timeline
@@ -204,6 +222,13 @@ impl Timeline {
             (last.allocations.end, last.events.end) = (self.allocations.len(), self.events.len());
             last.order = order;
         }
+    }
+
+    /// The number of allocations before two iterations do something different.
+    fn common_allocations(&self, one: &Iteration, other: &Iteration) -> usize {
+        let [one, other] = [one, other].map(|iteration| &self.events[iteration.events.clone()]);
+        let common = one.iter().zip(other).take_while(|(one, other)| one.action == other.action);
+        common.filter(|(event, _)| event.action == Action::Allocates).count()
     }
 
     fn of_iteration(&self, iteration: &Iteration) -> &[Allocation] {
@@ -299,7 +324,7 @@ impl Completing<'_> {
             let (earliest, latest) = parent.map_or((0, Nanoseconds::MAX), |parent| self.span(parent));
             let within = |time: Nanoseconds| time.clamp(earliest, latest.max(earliest));
             let last = own[part.last.min(count - 1)].time;
-            let last = events.get(part.last_event).map_or(last, |(_, time)| last.max(*time));
+            let last = events.get(part.last_event).map_or(last, |event| last.max(event.time));
             let (began, ended) = (within(own[part.first].time), within(last));
             let end = steps_before(self.rank, ended);
             self.calls.push(Call {
@@ -357,8 +382,14 @@ fn best<'p, 'a>(
         let same = own.iter().zip(like).filter(is_same).count();
         // Memory may be freed in another order: a garbage collector decides when.
         let is_whole = own.len() == like.len() && same * 10 >= own.len() * 9;
+        if is_whole {
+            return (pattern, own.len());
+        }
         let first = own.iter().zip(like).take_while(is_same).count();
-        (pattern, if is_whole { own.len() } else { first })
+        // Actions may be the same by chance, so half of the sizes have to be the same as well.
+        let first_actions = timeline.common_allocations(iteration, pattern.iteration);
+        let same = own.iter().zip(like).take(first_actions).filter(is_same).count();
+        (pattern, if same * 2 >= first_actions { first.max(first_actions) } else { first })
     };
     known.iter().map(common).max_by_key(|(_, count)| *count).filter(|(_, count)| *count > 0)
 }
@@ -405,8 +436,8 @@ impl<'a> Pattern<'a> {
             };
             pattern.call_of.push(part);
         }
-        for (number, (during, _)) in timeline.events[iteration.events.clone()].iter().enumerate() {
-            let During::Call(call) = *during else { continue };
+        for (number, event) in timeline.events[iteration.events.clone()].iter().enumerate() {
+            let During::Call(call) = event.during else { continue };
             for call in parts_around(rank, call) {
                 if let Some(&place) = known.get(&call) {
                     pattern.calls[place].last_event = number;
