@@ -38,6 +38,8 @@ pub(super) struct Repeated {
     pub pool: PoolId,
     pub allocation: u32,
     pub like: u32,
+    /// Whether the whole iteration is repeated.
+    pub is_whole: bool,
 }
 
 /// Completes the rows and calls of iterations without details. `has_stack` returns whether an operation has a stack.
@@ -297,6 +299,7 @@ impl Completing<'_> {
                 pool: timeline.pool,
                 allocation: number_in(&iteration.allocations),
                 like: number_in(&pattern.iteration.allocations),
+                is_whole: iteration.order == pattern.iteration.order,
             });
         }
     }

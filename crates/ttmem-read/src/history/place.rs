@@ -406,7 +406,9 @@ impl<'a> Placing<'a> {
             else {
                 continue;
             };
-            if strength(like.class) > strength(tensor.class) {
+            // What an iteration allocates becomes an input of the next one, if there is one.
+            let is_known = repeated.is_whole || like.class != Class::Input;
+            if is_known && strength(like.class) > strength(tensor.class) {
                 tensor.class = like.class;
             }
             tensor.name = tensor.name.or(like.name);
