@@ -45,7 +45,7 @@ impl Facts<'_> {
     fn usual_advice(&self) -> &'static str {
         match (self.cause, self.platform) {
             (Cause::PrivatePools, _) => {
-                "Capture fewer CUDA graphs or smaller batch sizes, or release graphs that are no longer used."
+                "Capture fewer CUDA graphs or smaller batch sizes, or release unused graphs."
             }
             _ if self.has_tensors => SMALLER_TENSORS,
             (_, "cuda" | "hip") => FIND_TENSORS,
