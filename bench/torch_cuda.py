@@ -2,11 +2,12 @@
 
     python bench/torch_cuda.py [PROGRAM ...]
 
-Needs `transformers` and `torchvision`. For each program, rounds of all variants alternate in one process, so that
-the load of the machine affects them equally, and the medians are compared. "First" are the ten first iterations
-with a tracker, "later" those after the twentieth; an iteration is a training step or a generated token. Starting
-and stopping a tracker is not measured. Also printed: the share of the peak that has no class, allocations that
-fell out of the allocator's history, and whether the reported peak is that of the allocator.
+Needs `transformers` and `torchvision`. Each program runs in its own process. It is first tracked from
+its start, which shows the share of the peak without a class, what fell out of the allocator's history, and
+whether the reported peak is that of the allocator. Then rounds of all variants alternate, so that the load of
+the machine affects them equally, and the medians of their iterations are compared. "First" are the ten first
+iterations with a tracker, "later" those after the twentieth; an iteration is a training step or a generated
+token. Starting and stopping a tracker is not measured.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import gc
 import logging
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -219,85 +221,95 @@ def mem_tracker() -> Iterator[None]:
         yield
 
 
-class Tracked:
-    """The program with the tracker, and what its recording reports."""
-
-    def __init__(self) -> None:
-        self.unknown: list[float] = []
-        self.lost = 0
-        self.wrong = 0
-
-    @contextlib.contextmanager
-    def level(self, level: Any) -> Iterator[None]:
-        with tempfile.TemporaryDirectory() as folder:
-            tracker = ttmem.initialize_memory_tracker(folder, level=level)
-            yield
-            peak = torch.cuda.max_memory_allocated()
-            ttmem.stop_memory_tracker()
-            assert tracker.recording is not None
-            summary = ttmem.load(tracker.recording).summary()
-            pool = summary["ranks"][0]["pools"]["cuda:0"]
-            self.wrong += pool["peak_total"] != peak
-            self.lost += sum("overwritten" in warning["message"] for warning in summary["source"]["warnings"])
-            if level == "tensors":
-                moment = summary["ranks"][0]["peaks"]["cuda:0"]
-                classes = moment["by_class_per_bank"] or {}
-                self.unknown.append(classes.get("unknown", 0) / pool["peak_total"])
+@contextlib.contextmanager
+def tracker(level: Any) -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as folder:
+        ttmem.initialize_memory_tracker(folder, level=level)
+        yield
+        ttmem.stop_memory_tracker()
 
 
-def timed(step: Callable[[], object], count: int) -> float:
-    torch.cuda.synchronize()
-    began = time.perf_counter()
+def attributed(make: Callable[[], Any]) -> tuple[Any, str]:
+    """Returns a program that was tracked from its start, and what the recording tells about its peak."""
+    with tempfile.TemporaryDirectory() as folder:
+        tracker = ttmem.initialize_memory_tracker(folder)
+        step = make()
+        timed(step, FIRST + BEFORE)
+        real = torch.cuda.max_memory_allocated()
+        ttmem.stop_memory_tracker()
+        assert tracker.recording is not None
+        summary = ttmem.load(tracker.recording).summary()
+    rank = summary["ranks"][0]
+    peak = rank["pools"]["cuda:0"]["peak_total"]
+    unknown = rank["peaks"]["cuda:0"]["by_class_per_bank"].get("unknown", 0) / peak
+    warnings = [warning["message"] for warning in summary["source"]["warnings"]]
+    lost = [warning for warning in warnings if "overwritten" in warning]
+    is_right = "the allocator's" if peak == real else f"{real} in truth"
+    return step, f"peak {peak} ({is_right}), {unknown:.2%} unknown, lost: {lost or 'nothing'}"
+
+
+def timed(step: Callable[[], object], count: int) -> list[float]:
+    """Runs some iterations. Returns their times in milliseconds."""
+    times = []
     for _ in range(count):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
         step()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - began) / count * 1e3
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - began) * 1e3)
+    return times
 
 
-def measure(name: str, make: Callable[[], Any], *, with_others: bool) -> None:
+def measure(name: str, make: Callable[[], Any]) -> None:
     torch.manual_seed(0)
-    step, tracked = make(), Tracked()
+    step, found = attributed(make)
+    print(f"{name}: {found}", flush=True)
     timed(step, FIRST)
     ways: dict[str, Callable[[], Any]] = {
         "bare": bare,
         "history": lambda: history(None),
         "history with stacks": lambda: history("alloc"),
         "hooks": hooks,
-        "phases": lambda: tracked.level("phases"),
-        "tensors": lambda: tracked.level("tensors"),
+        "phases": lambda: tracker("phases"),
+        "tensors": lambda: tracker("tensors"),
     }
     first: dict[str, list[float]] = {way: [] for way in ways}
     later: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way, entered in ways.items():
             gc.collect()
-            torch.cuda.reset_peak_memory_stats()
             with entered():
-                first[way].append(timed(step, FIRST))
+                if "compiled" in name:
+                    # A program that is compiled without hooks is compiled again with them.
+                    timed(step, 2)
+                first[way] += timed(step, FIRST)
                 timed(step, BEFORE)
-                later[way].append(timed(step, LATER))
+                later[way] += timed(step, LATER)
     middle = {way: (statistics.median(first[way]), statistics.median(later[way])) for way in ways}
     base = middle["bare"][1]
     columns = [f"{way} {middle[way][1] / base:.3f}" for way in ways if way != "bare"]
     columns.append(f"first ten {middle['tensors'][0] / middle['bare'][0]:.2f}")
-    if with_others:
-        for way, entered in (("profiler", profiler), ("MemTracker", mem_tracker)):
-            with entered():
-                columns.append(f"{way} {timed(step, 3) / base:.2f}")
-    columns.append(f"unknown {max(tracked.unknown):.1%}, lost {tracked.lost}, wrong peaks {tracked.wrong}")
-    print(f"{name}: {base:.2f} ms; " + "; ".join(columns), flush=True)
+    # MemTracker refuses a second iteration.
+    for way, entered, count in (("profiler", profiler, 3), ("MemTracker", mem_tracker, 1)):
+        with entered():
+            columns.append(f"{way} {statistics.median(timed(step, count)) / base:.2f}")
+    print(f"    {base:.2f} ms; " + "; ".join(columns), flush=True)
 
 
 def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, Python {sys.version.split()[0]}")
     chosen = sys.argv[1:]
-    for name, make in PROGRAMS.items():
+    if len(chosen) == 1 and chosen[0] in PROGRAMS:
+        torch._dynamo.config.recompile_limit = 100
+        measure(chosen[0], PROGRAMS[chosen[0]])
+        return
+    versions = f"torch {torch.__version__}, Python {sys.version.split()[0]}"
+    print(f"{versions}, {torch.cuda.get_device_name()}", flush=True)
+    for name in PROGRAMS:
         if not chosen or any(part in name for part in chosen):
-            measure(name, make, with_others=not chosen)
-            gc.collect()
-            torch.cuda.empty_cache()
+            # In its own process, which has nothing of another program in its memory.
+            subprocess.run([sys.executable, __file__, name], check=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ a generated token. Programs repeat them. Once several iterations have made the s
 further ones are recorded without details, which costs almost nothing; the reader copies the details from an
 iteration with the same order of allocations. If the number changes, the next iteration has details again.
 
-Without details, there are no hooks on modules. A wrapper of the model's `__call__` counts the iterations.
+Without details, modules have no hooks, and a wrapper of the model's `__call__` counts the iterations.
 """
 
 from __future__ import annotations
