@@ -172,4 +172,4 @@ def test_another_process(tmp_path: Path, neighbor: int) -> None:
     assert outside >= neighbor - TOLERANCE * facts["total"], found
     if found.get("process", 0) >= neighbor:
         assert oom["cause"] == "other_process"
-        assert "rocess" in oom["advice"]
+        assert "nvidia-smi" in oom["advice"]

@@ -368,6 +368,17 @@ class Watch:
     def only_counters(self) -> None:
         """Records every reading of counters as a step, because there are no other steps."""
 
+    def allocator_rules(
+        self,
+        pool: str,
+        *,
+        max_split: int | None,
+        is_expandable: bool,
+        divisions: list[tuple[int, int]],
+        limit: int | None,
+    ) -> None:
+        """Records an allocator's settings: which blocks it splits, how it rounds, what it may use."""
+
     def highest(self, pool: str, size: int) -> None:
         """Records the peak that a counter reports since it was last read."""
 

@@ -37,7 +37,7 @@ columns! {
 /// The number of size classes for rounding: 1 MiB, 2 MiB, … 32 GiB.
 pub const ROUNDING_CLASSES: usize = 16;
 
-/// The settings of a caching allocator that determine the sizes of its blocks.
+/// The settings of a caching allocator: those that determine the sizes of its blocks, and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocatorRules {
     /// Blocks of at least this size are not split: `max_split_size_mb`.
@@ -46,4 +46,16 @@ pub struct AllocatorRules {
     pub is_expandable: bool,
     /// The divisions of powers of two that sizes are rounded up to, for each size class; 0 or 1: none.
     pub divisions: [u16; ROUNDING_CLASSES],
+    /// The memory that the program allows the allocator to reserve: `set_per_process_memory_fraction`.
+    pub limit: Option<u64>,
+}
+
+impl AllocatorRules {
+    /// Sets the divisions of the size class that begins at a number of MiB. Other numbers have no class.
+    pub fn set_divisions(&mut self, mib: u64, divisions: u16) {
+        let class = mib.checked_ilog2().map_or(ROUNDING_CLASSES, |class| class as usize);
+        if let Some(slot) = self.divisions.get_mut(class) {
+            *slot = divisions;
+        }
+    }
 }

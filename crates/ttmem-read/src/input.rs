@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ttmem_model::{Builder, Error, Event, Profile, Result, Sink, Source, frame};
 
 use super::siblings::Siblings;
-use super::torch_snapshot::{self, TorchSnapshot};
+use super::torch_snapshot::TorchSnapshot;
 use super::{Reader, Sniff, docker, folder, json, readers, rotated};
-use crate::history;
+use crate::{classes, history};
 
 /// The number of bytes used to detect the format.
 const HEAD: usize = 64 << 10;
@@ -107,8 +107,10 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     // The profile of a report is placed already.
     let is_new = profile.ranks.iter().any(|rank| !rank.history.is_empty());
     history::place(&mut profile);
-    if is_snapshot && is_new {
-        torch_snapshot::classify(&mut profile);
+    match (is_new, is_snapshot) {
+        (true, true) => classes::classify(&mut profile),
+        (true, false) => classes::complete(&mut profile),
+        (false, _) => {}
     }
     name_by_place(&mut profile, Path::new(name));
     Ok(profile)

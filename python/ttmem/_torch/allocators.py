@@ -28,6 +28,10 @@ logger = logging.getLogger("ttmem")
 FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
 # An allocation has three entries: allocated, free requested, free completed by all streams.
 ENTRIES_PER_ALLOCATION = 3
+# A size is rounded to at most this many parts of a power of two.
+MAX_PARTS = (1 << 16) - 1
+# PyTorch's value for no limit is at least this large.
+NO_MAX_SPLIT = 1 << 62
 # Minimum time between two drains: a program that handles out-of-memory errors may have many of them.
 SECONDS_BETWEEN_DRAINS = 1.0
 
@@ -57,8 +61,9 @@ class CachingAllocator:
         self._peaks: dict[int, int] = {}
         self._counted: tuple[float, int] | None = None
         self._ran_out = -SECONDS_BETWEEN_DRAINS
-        self._has_warned = False
         self._has_stacks = True
+        # The program's limits when memory first ran out, by device.
+        self._limits_then: dict[int, int | None] | None = None
         # The devices that were used when the counters were last read.
         self._used: list[int] = []
         self.at_start: Callable[[], object] | None = None
@@ -110,6 +115,7 @@ class CachingAllocator:
         if time.monotonic() >= self._ran_out + SECONDS_BETWEEN_DRAINS:
             self._ran_out = time.monotonic()
             self.sample()
+            self._guarded(self._keep_limits)
             self.drain()
             self._mode.snapshot("out of memory")
         self._mode.flush()
@@ -206,18 +212,32 @@ class CachingAllocator:
         for index, stats in self._stats():
             allocations[index] = _allocations(stats)
         snapshot = self._memory._snapshot()
-        self._look_at_settings(snapshot.get("allocator_settings", {}))
+        self._guarded(lambda: self._settings(snapshot.get("allocator_settings", {})))
         self._history.drain(snapshot, allocations)
 
-    def _look_at_settings(self, settings: dict[str, Any]) -> None:
-        """Warns about non-default rounding or splitting of blocks, which makes their sizes estimates."""
-        rounded = any(settings.get("roundup_power2_divisions", {}).values())
-        if (rounded or settings.get("max_split_size", -1) != -1) and not self._has_warned:
-            self._has_warned = True
-            self._mode.warn(
-                f"PYTORCH_CUDA_ALLOC_CONF changes how {self.kind.upper()} rounds or splits blocks: block "
-                "sizes from the history are estimates; allocated and reserved memory are exact"
+    def _settings(self, settings: dict[str, Any]) -> None:
+        """Records the settings that determine the sizes of blocks, and the program's memory limit."""
+        max_split = settings.get("max_split_size", -1)
+        divisions = settings.get("roundup_power2_divisions", {})
+        for index in self._used:
+            self._mode.allocator_rules(
+                f"{self.kind}:{index}",
+                max_split=max_split if 0 <= max_split < NO_MAX_SPLIT else None,
+                is_expandable=bool(settings.get("expandable_segments", False)),
+                divisions=[(int(size), min(parts, MAX_PARTS)) for size, parts in divisions.items()],
+                limit=self._limit(index),
             )
+
+    def _limit(self, index: int) -> int | None:
+        """Returns the memory that the program may use, if that is less than the device has.
+
+        After memory has run out, it is the limit of that time.
+        """
+        if self._limits_then is not None:
+            return self._limits_then.get(index)
+        fraction_of = getattr(self._memory, "get_per_process_memory_fraction", None)
+        fraction = fraction_of(index) if fraction_of is not None else 1.0
+        return int(self._capacity(index) * fraction) if fraction < 1 else None
 
     def _sample(self) -> None:
         for index, stats in self._stats():
@@ -229,6 +249,10 @@ class CachingAllocator:
                 self._mode.highest(pool, peak)
             self._mode.reading(pool, capacity=self._capacity(index), **figures)
         self._grow()
+
+    def _keep_limits(self) -> None:
+        if self._limits_then is None:
+            self._limits_then = {index: self._limit(index) for index in self._used}
 
     def _capacity(self, index: int) -> int:
         return int(self._device.get_device_properties(index).total_memory)

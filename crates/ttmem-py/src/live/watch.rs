@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ttmem::model::words::counted;
-use ttmem::model::{Class, Expected, OpTotals, Reading, ScopeKind};
+use ttmem::model::{AllocatorRules, Class, Expected, OpTotals, Reading, ScopeKind};
 use ttmem::query::Expectations;
 use ttmem::record::live::{CallRef, Finishing, Flushing, Options, Recorder};
 
@@ -410,6 +410,28 @@ impl Watch {
         self.state.with(py, |state| {
             let pool = state.recorder.pool(pool, true);
             state.recorder.highest(pool, size);
+        });
+    }
+
+    /// Records the settings of a pool's allocator. `divisions`: sizes in MiB, and into how many parts they are divided for
+    /// rounding.
+    #[pyo3(signature = (pool, *, max_split, is_expandable, divisions, limit))]
+    fn allocator_rules(
+        &self,
+        py: Python<'_>,
+        pool: &str,
+        max_split: Option<u64>,
+        is_expandable: bool,
+        divisions: Vec<(u64, u16)>,
+        limit: Option<u64>,
+    ) {
+        let mut rules = AllocatorRules { max_split, is_expandable, limit, ..AllocatorRules::default() };
+        for (mib, divisions) in divisions {
+            rules.set_divisions(mib, divisions);
+        }
+        self.state.with(py, |state| {
+            let pool = state.recorder.pool(pool, true);
+            state.recorder.allocator_rules(pool, rules);
         });
     }
 

@@ -160,7 +160,7 @@ impl Breakdown {
                 obstacle.map_or(Cause::Capacity, |(cause, _)| cause)
             }
             (None, Some(capacity)) if self.cannot_fit(requested, capacity) => Cause::Capacity,
-            (Some(free), None) if requested.quantum == 0 && free.quantum == 0 => {
+            (Some(free), _) if requested.quantum == 0 && free.quantum == 0 => {
                 without_capacity(requested, free)
             }
             _ => Cause::Unknown,
@@ -188,7 +188,8 @@ impl Breakdown {
     fn is_limited(&self, requested: Amount) -> bool {
         let Some(allowed) = self.ledger.allowed else { return false };
         let is_lower = self.ledger.capacity.is_none_or(|capacity| is_more(capacity, allowed));
-        let needed = requested.plus(self.limited().unwrap_or(Amount::exact(0)));
+        let asked = if requested.quantum == 0 { segment_for(requested.bytes) } else { requested.bytes };
+        let needed = Amount { bytes: asked, ..requested }.plus(self.limited().unwrap_or(Amount::exact(0)));
         is_lower && needed.bytes.saturating_add(needed.quantum) > allowed.bytes
     }
 
@@ -224,8 +225,8 @@ impl Breakdown {
     }
 }
 
-/// The cause if the size of the device is unknown, but the requested and the free bytes are exact: those of an
-/// allocator's history.
+/// The cause if the requested and the free bytes are exact, as in an allocator's history, and no part of the device says
+/// more.
 fn without_capacity(requested: Amount, free: Amount) -> Cause {
     if requested.bytes > free.bytes {
         return Cause::Capacity;

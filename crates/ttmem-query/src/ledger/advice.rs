@@ -24,7 +24,10 @@ impl Facts<'_> {
                 [pid] => {
                     format!("Stop process {pid} (`{}` shows its name), or use another GPU.", self.monitor())
                 }
-                _ => format!("Stop them (`{}` shows their names), or use another GPU.", self.monitor()),
+                _ => {
+                    let monitor = self.monitor();
+                    format!("Stop the other processes (`{monitor}` shows their names), or use another GPU.")
+                }
             }),
             Cause::MemoryLimit => self.limit_advice(),
             Cause::Fragmentation => self.fragmentation_advice(),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ttmem_model::words::{by_count, counted};
 use ttmem_model::{
-    Amount, Fault, FaultKind, FaultLedger, Ledger, MemorySetting, PoolId, Profile, Rank, Step, StrId, Warning,
+    Amount, Curve, CurveKind, Fault, FaultKind, FaultLedger, Ledger, MemorySetting, PoolId, Profile, Rank,
+    Step, StrId, Warning,
 };
 
 use super::device::Levels;
@@ -88,16 +89,22 @@ impl Notes {
     }
 }
 
-/// The parts of the device's memory that a failed allocation tells. The size of the device is not one of them.
+/// The parts of the device's memory that a failed allocation and the allocator's settings tell.
 fn ledger(profile: &mut Profile, rank: usize, fault: &OutOfMemory, pool: &str) -> FaultLedger {
     let Levels { allocated, reserved, .. } = fault.levels;
     let rules = profile.ranks[rank].pools.get(fault.pool.index()).and_then(|pool| pool.rules);
     let is_expandable = rules.is_some_and(|rules| rules.is_expandable);
+    let limit = rules.and_then(|rules| rules.limit);
+    // A tracker records the size of the device; a snapshot does not have it.
+    let capacity = profile.ranks[rank].pools.get(fault.pool.index());
+    let capacity = capacity.and_then(|pool| pool.curve(CurveKind::Capacity)).and_then(Curve::last);
     let mut text = |text: &str| profile.strings.push(text);
     let ledger = Ledger {
         source: text("pytorch"),
         platform: text(pool.split(':').next().unwrap_or(pool)),
         requested: Some(Amount::exact(fault.requested)),
+        capacity: capacity.map(Amount::exact),
+        allowed: limit.map(Amount::exact),
         free: Some(Amount::exact(fault.device_free)),
         allocated: Some(Amount::exact(allocated)),
         unallocated: Some(Amount::exact(reserved.saturating_sub(allocated))),

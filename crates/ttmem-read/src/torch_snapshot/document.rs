@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ttmem_model::{AllocatorRules, ROUNDING_CLASSES};
+use ttmem_model::AllocatorRules;
 
 use super::heap::{Heap, Items, TextId, Value};
 use super::keys::Key;
@@ -140,10 +140,8 @@ impl Document {
         for (class, divisions) in divisions.unwrap_or_default() {
             // The key is a size in MiB.
             let mib: Option<u64> = class.text().and_then(|text| heap.text_of(text).parse().ok());
-            let class = mib.and_then(u64::checked_ilog2).map_or(ROUNDING_CLASSES, |class| class as usize);
-            if let Some(slot) = rules.divisions.get_mut(class) {
-                *slot = divisions.int().and_then(|divisions| u16::try_from(divisions).ok()).unwrap_or(0);
-            }
+            let divisions = divisions.int().and_then(|divisions| u16::try_from(divisions).ok());
+            rules.set_divisions(mib.unwrap_or(0), divisions.unwrap_or(0));
         }
         self.settings.overflowed = match get(Key::Overflowed) {
             Some(Value::Bool(overflowed)) => overflowed,

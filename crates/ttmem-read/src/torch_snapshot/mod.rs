@@ -5,7 +5,6 @@
 //! events. The rows of traces become the history of a pool, which `history::place` replays, as it does for recordings.
 
 mod annotations;
-mod classes;
 mod cpp;
 mod document;
 mod emit;
@@ -17,7 +16,6 @@ mod trace;
 use memchr::memmem;
 use ttmem_model::{Error, Result, Sink};
 
-pub(super) use self::classes::classify;
 use self::document::document;
 use self::emit::emit;
 use self::heap::Heap;

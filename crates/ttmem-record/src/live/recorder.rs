@@ -9,9 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use slab::Slab;
 use ttmem_model::rules::calls::RunningCalls;
 use ttmem_model::{
-    Bytes, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction, HistoryRow, Label,
-    LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Result, Scope, ScopeId,
-    ScopeKind, StackId, StrId, TypeId, Warning,
+    AllocatorRules, Bytes, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction,
+    HistoryRow, Label, LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Result,
+    Scope, ScopeId, ScopeKind, StackId, StrId, TypeId, Warning,
 };
 
 use super::names::{Names, TypeOf};
@@ -339,6 +339,11 @@ impl Recorder {
         let (op, time) = (self.op(name, None, None), self.now());
         let (action, during, block) = (HistoryAction::Highest, During::NoCall, Bytes::UNKNOWN);
         self.history(HistoryRow { pool, action, address: 0, bytes, block, op, during, time }, None);
+    }
+
+    /// Reports the settings of a pool's allocator.
+    pub fn allocator_rules(&mut self, pool: PoolId, rules: AllocatorRules) {
+        self.write_of_rank(RankEvent::AllocatorRules(pool, rules));
     }
 
     /// Reports what is at an address of an allocator's memory.

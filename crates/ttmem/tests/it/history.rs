@@ -219,6 +219,8 @@ fn a_history_goes_on_in_the_next_file() {
         let options = Options { limit, ..Options::default() };
         let mut recorder = Recorder::recording_with(&path, options).unwrap();
         let (pool, made) = (recorder.pool("cuda:0", true), op(&mut recorder, "alloc"));
+        let rules = AllocatorRules { limit: Some(1 << 50), max_split: Some(1 << 26), ..Default::default() };
+        recorder.allocator_rules(pool, rules);
         let lane = recorder.lane("main");
         let scope = recorder.scope(None, "step", ScopeKind::Operation);
         let call = recorder.enter(scope, lane, None, None).unwrap();
@@ -259,6 +261,8 @@ fn a_history_goes_on_in_the_next_file() {
     let ((whole, _), (cut, rotations)) = (told("whole.ttmem", None), told("cut.ttmem", Some(1 << 20)));
     assert!(rotations > 0);
     let (a, b) = (&whole.ranks[0], &cut.ranks[0]);
+    assert!(a.pools[0].rules.is_some_and(|rules| rules.limit == Some(1 << 50)));
+    assert_eq!(a.pools[0].rules, b.pools[0].rules);
     assert_eq!(a.pools[0].reading(Moment::early(a.end())), b.pools[0].reading(Moment::early(b.end())));
     let parameters =
         |rank: &Rank| rank.tensors.class.iter().filter(|class| **class == Class::Parameter).count();

@@ -16,6 +16,7 @@ mod expected;
 mod flame;
 mod gantt;
 mod history;
+mod history_classes;
 mod history_learned;
 mod history_snapshot;
 mod last_pass;

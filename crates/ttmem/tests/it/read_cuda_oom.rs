@@ -202,7 +202,10 @@ fn wording_with_other_processes() {
             &Value::Null
         ]
     );
-    assert_eq!(advice(&oom), "Stop them (`nvidia-smi` shows their names), or use another GPU.");
+    assert_eq!(
+        advice(&oom),
+        "Stop the other processes (`nvidia-smi` shows their names), or use another GPU."
+    );
     let alone = V2_OTHERS.replace("Process 502587 has 1.78 GiB memory in use. ", "");
     assert!(advice(&self::oom(&alone)).starts_with("Stop process 745081"));
 }

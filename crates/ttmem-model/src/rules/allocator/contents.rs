@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::tiling::Tiling;
-use crate::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
+use crate::{AllocatorRules, Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
 
 /// A block in an allocator's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,16 @@ impl Contents {
     /// Whether there are no segments and no blocks.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.tiling.reserved() == 0
+    }
+
+    /// The settings of the allocator.
+    pub fn rules(&self) -> AllocatorRules {
+        self.tiling.rules()
+    }
+
+    /// Sets the settings of the allocator.
+    pub fn set_rules(&mut self, rules: AllocatorRules) {
+        self.tiling.set_rules(rules);
     }
 
     /// Adds a segment, which may be expandable.
@@ -64,7 +74,9 @@ impl Contents {
                 self.blocks.remove(&address);
                 self.tiling.free(address);
             }
-            HistoryAction::Forgotten => *self = Self::default(),
+            HistoryAction::Forgotten => {
+                *self = Self { tiling: Tiling::new(self.tiling.rules()), ..Self::default() };
+            }
             HistoryAction::OutOfMemory | HistoryAction::Highest => {}
         }
     }

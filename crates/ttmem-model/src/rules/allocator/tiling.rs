@@ -40,6 +40,11 @@ impl Tiling {
         self.rules
     }
 
+    /// Changes the rules, for later allocations.
+    pub fn set_rules(&mut self, rules: AllocatorRules) {
+        self.rules = rules;
+    }
+
     /// The bytes reserved from the driver.
     pub fn reserved(&self) -> u64 {
         self.reserved

@@ -207,6 +207,9 @@ impl Kept {
                     self.labels.insert(key, *label);
                 }
             }
+            Event::Of(_, RankEvent::AllocatorRules(pool, rules)) => {
+                self.allocators.entry(*pool).or_default().contents.set_rules(*rules);
+            }
             Event::Of(_, RankEvent::Expected(expected)) => {
                 self.expected.retain(|have| have != expected);
                 self.expected.push(*expected);

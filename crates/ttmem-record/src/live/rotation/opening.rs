@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::words::counted_as;
 use ttmem_model::{
-    AllocationTotals, Call, CallId, CallTotals, Class, CurveKind, During, Event, HistoryRow, Moment,
-    Nanoseconds, Outcome, PoolId, RankEvent, Reading, Result, ScopeId, Snapshot, Step, StrId, TensorId,
-    Thinned,
+    AllocationTotals, AllocatorRules, Call, CallId, CallTotals, Class, CurveKind, During, Event, HistoryRow,
+    Moment, Nanoseconds, Outcome, PoolId, RankEvent, Reading, Result, ScopeId, Snapshot, Step, StrId,
+    TensorId, Thinned,
 };
 
 use super::kept::{Kept, KeptCall, Live};
@@ -333,6 +333,10 @@ fn rounds_alone(kept: &Kept) -> Vec<KeptCall> {
 /// Writes the known contents of allocators with a history, and the labels of addresses.
 fn write_histories(file: &mut EventFile, kept: &Kept) -> Result<()> {
     for (&pool, memory) in &kept.allocators {
+        let rules = memory.contents.rules();
+        if rules != AllocatorRules::default() {
+            file.write_rank(RankEvent::AllocatorRules(pool, rules))?;
+        }
         let highest = memory.highest.map(|row| HistoryRow { during: During::NoCall, ..row });
         let there = memory.contents.rows(pool, memory.until).map(|(row, _)| row);
         for row in highest.into_iter().chain(there) {

@@ -27,7 +27,7 @@ fn the_largest_holder_is_named_first() {
     let of_others = oom(IN_OTHERS);
     assert_eq!(cause(&of_others), "other_process");
     assert_eq!(headline(&of_others), "Out of memory: 2 other processes hold 28.20 GiB of cuda:3.");
-    assert!(advice(&of_others).starts_with("Stop them"), "{of_others}");
+    assert!(advice(&of_others).starts_with("Stop the other processes"), "{of_others}");
     for oom in [of_process, of_others] {
         assert!(!advice(&oom).contains("expandable"), "{oom}");
     }

@@ -180,11 +180,11 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         op_totals(ids).prop_map(RankEvent::OpTotals),
         history_row(ids).prop_map(RankEvent::History),
         label(ids).prop_map(RankEvent::Label),
-        (id(ids, PoolId::new), of(number()), any::<bool>(), any::<[u16; ROUNDING_CLASSES]>()).prop_map(
-            |(pool, max_split, is_expandable, divisions)| {
-                RankEvent::AllocatorRules(pool, AllocatorRules { max_split, is_expandable, divisions })
-            }
-        ),
+        (id(ids, PoolId::new), of(number()), any::<bool>(), any::<[u16; ROUNDING_CLASSES]>(), of(number()))
+            .prop_map(|(pool, max_split, is_expandable, divisions, limit)| {
+                let rules = AllocatorRules { max_split, is_expandable, divisions, limit };
+                RankEvent::AllocatorRules(pool, rules)
+            }),
         reserved(ids).prop_map(RankEvent::Reserved),
         expected,
         (id(ids, PoolId::new), string(ids)).prop_map(|(pool, what)| RankEvent::NotWatched(pool, what)),

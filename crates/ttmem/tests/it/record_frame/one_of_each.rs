@@ -418,7 +418,8 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
     said.push(RankEvent::Classified(tensor, Class::Workspace, Some(s(8))));
     let pool = PoolId::new(0).unwrap();
     let divisions = [4; ROUNDING_CLASSES];
-    let rules = AllocatorRules { max_split: Some(128 << 20), is_expandable: true, divisions };
+    let (max_split, limit) = (Some(128 << 20), Some(1 << 30));
+    let rules = AllocatorRules { max_split, is_expandable: true, divisions, limit };
     said.push(RankEvent::AllocatorRules(pool, rules));
     said.push(RankEvent::Reserved(ReservedSegment {
         pool,
