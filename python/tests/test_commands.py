@@ -109,9 +109,12 @@ def on_terminal(
         if left and left[0][0] in drawn[seen:]:
             os.write(terminal, left.pop(0)[1])
             seen = len(drawn)
-    os.close(terminal)
-    if left:
+    else:
         os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        waited_for = f"{left[0][0]!r} was not drawn" if left else "the command did not end"
+        pytest.fail(f"{waited_for}: {drawn[seen:]!r}")
+    os.close(terminal)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert not left, f"{left[0][0]!r} was not drawn: {drawn[seen:]!r}"
     return code, drawn

@@ -15,7 +15,7 @@ use super::message::Message;
 /// The shortest timeout that returns all keys that were read together; with a timeout of zero, only the first is
 /// returned.
 const A_MOMENT: Duration = Duration::from_millis(1);
-/// How often to ask for further keys after a key, and how long to wait in between.
+/// How often to ask for further keys after input, and how long to wait in between.
 const LOOKS: usize = 5;
 const BETWEEN_LOOKS: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The signals that end or stop a program, and SIGWINCH. The terminal is restored before they take effect.
@@ -60,7 +60,7 @@ impl Drop for Keys {
 /// Listens until the other end of the pipe is closed. A closed terminal is an error.
 ///
 /// If this thread is interrupted for longer than a moment, crossterm keeps keys that it has read already, and the terminal has
-/// nothing more to read. So after keys, it is asked again a few times.
+/// nothing more to read. So after input, it is asked again a few times.
 fn listen(end: &PipeReader, sender: &Sender<Message>) -> io::Result<()> {
     let terminal = rustix::stdio::stdin();
     let mut looks = 0_usize;
@@ -77,7 +77,7 @@ fn listen(end: &PipeReader, sender: &Sender<Message>) -> io::Result<()> {
         if on_terminal.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        looks = looks.saturating_sub(1);
+        looks = if on_terminal.is_empty() { looks.saturating_sub(1) } else { LOOKS };
         while event::poll(A_MOMENT)? {
             looks = LOOKS;
             if message(event::read()?).is_some_and(|message| sender.send(message).is_err()) {
