@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Parser, Subcommand};
 
 use crate::commands::{
-    chart::Chart, completions::Completions, config::Config, gantt::Gantt, last_run::LastRun, list::List,
-    man::Man, phases::Phases, remove::Remove, report::Report, run::Run, serve::Serve, show::Show,
+    chart::Chart, completions::Completions, config::Config, diff::Diff, gantt::Gantt, last_run::LastRun,
+    list::List, man::Man, phases::Phases, remove::Remove, report::Report, run::Run, serve::Serve, show::Show,
     summary::Summary, track::Track,
 };
 
@@ -85,6 +85,8 @@ pub(crate) enum Command {
     LastRun(LastRun),
     /// Show training phases: expected and measured memory, and whether it fits.
     Phases(Phases),
+    /// Show what changed between two profiles.
+    Diff(Diff),
     /// Draw memory over time.
     Chart(Chart),
     /// Draw a timeline of operations and memory, as a self-contained page.

@@ -10,6 +10,7 @@ mod answer;
 mod clash;
 mod device;
 mod device_use;
+mod diff;
 mod expectations;
 mod expected;
 mod faults;
@@ -46,6 +47,7 @@ pub mod words;
 
 pub use about::{About, AboutPeak, Extent, ShownPeak};
 pub use allocations::{AllocationGroup, Allocations, GroupBy, Sum, Transient, Waste, WasteInPart};
+pub use analyze::diff::ChangeKind;
 pub use analyze::fragmentation::Severity;
 pub use analyze::reserved::ReservedPool;
 pub use answer::{
@@ -58,6 +60,10 @@ pub use answer::{
 pub use clash::{Clash, ClashLine, ClashPart};
 pub use device::DeviceKind;
 pub use device_use::DeviceUse;
+pub use diff::{
+    ChangeRow, ClassDiff, Diff, DiffRequest, DiffSource, MovedFrom, OperationsDiff, PoolDiff, RankDiff,
+    TensorSide, diff,
+};
 pub use expectations::{Expectation, Expectations};
 pub use flame::{Flame, FlameName, FlameNode, FlameOf, FlameWhen, UNKNOWN_STACK, flame};
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};

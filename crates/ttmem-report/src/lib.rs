@@ -6,6 +6,7 @@
 //! profile.
 
 pub mod chart;
+mod diff;
 pub mod files;
 mod flame;
 mod line;
@@ -22,6 +23,7 @@ mod units;
 
 use std::io::{self, Write};
 
+pub use diff::{diff, diff_json, diff_markdown};
 pub use flame::{flame_folded, flame_svg};
 pub use line::{headline, live};
 pub use markdown::{MarkdownSize, markdown, title_of};

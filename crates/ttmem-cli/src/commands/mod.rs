@@ -3,6 +3,7 @@
 pub(crate) mod chart;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod diff;
 pub(crate) mod formats;
 pub(crate) mod gantt;
 pub(crate) mod interactive;
@@ -42,6 +43,7 @@ pub(crate) fn run(args: Args) -> Result<u8> {
         Command::Track(args) => track::run(&args),
         Command::LastRun(args) => last_run::run(&args).map(|()| 0),
         Command::Phases(args) => phases::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Chart(args) => chart::run(&args).map(|()| 0),
         Command::Gantt(args) => gantt::run(&args).map(|()| 0),
         Command::Serve(args) => serve::run(&args).map(|()| 0),

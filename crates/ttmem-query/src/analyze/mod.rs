@@ -8,6 +8,7 @@ pub mod call_tree;
 pub mod chain;
 pub mod clock;
 pub mod contents;
+pub mod diff;
 pub mod effects;
 pub mod expected;
 pub mod fragmentation;

@@ -13,7 +13,7 @@ pub(super) const SENTENCE: usize = 600;
 
 /// Text of the input, shortened to `max` characters. It cannot end a cell or a line, open a tag, a link or code, or change
 /// the direction of the text after it.
-pub(super) fn cell(text: &str, max: usize) -> String {
+pub(crate) fn cell(text: &str, max: usize) -> String {
     let short = brief(text, max);
     let mut safe = String::with_capacity(short.len());
     let mut before = ' ';

@@ -7,7 +7,7 @@
 //! The contract writes `MB` for MiB in the first line and in the heading of the weights. Everything else has MiB.
 
 mod allocations;
-mod cell;
+pub(super) mod cell;
 mod document;
 mod further;
 mod l1;

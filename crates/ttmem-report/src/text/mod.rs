@@ -3,7 +3,7 @@
 pub(crate) mod allocations;
 mod facts;
 mod ledger;
-mod moments;
+pub(super) mod moments;
 mod overview;
 mod parts;
 mod pools;

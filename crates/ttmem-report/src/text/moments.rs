@@ -230,7 +230,7 @@ fn width(lines: &[(String, String, String)], part: impl Fn(&(String, String, Str
     lines.iter().map(|line| part(line).chars().count()).max().unwrap_or(0)
 }
 
-fn plural_class(class: &str) -> String {
+pub(crate) fn plural_class(class: &str) -> String {
     match class {
         "activation" => "activations".into(),
         "weight" => "weights".into(),

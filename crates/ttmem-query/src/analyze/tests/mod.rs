@@ -4,6 +4,7 @@ mod allocator;
 mod any_events;
 mod caches;
 mod contents;
+mod diff;
 mod effects;
 mod expected;
 mod held;

@@ -1,0 +1,326 @@
+//! `ttmem diff`: what changed between two profiles. docs/diff.md documents every field.
+//!
+//! All sizes are in bytes per bank; a GPU has one bank.
+
+mod groups;
+mod sentences;
+
+use serde::Serialize;
+use ttmem_model::{Class, Error, Position, Profile, Rank, Result, Step, difference};
+
+use super::device::DeviceKind;
+use super::named::Named;
+use crate::analyze::Account;
+use crate::analyze::diff::{Both, ChangeKind, Compared, Higher, PoolPeaks, Side, compare};
+use crate::analyze::live;
+
+/// What to compare.
+#[derive(Clone, Debug, Default)]
+pub struct DiffRequest {
+    /// The rank; `None` for all.
+    pub rank: Option<String>,
+}
+
+/// The response of `ttmem diff`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diff {
+    /// The version of this format.
+    pub schema: u32,
+    /// The first input.
+    pub before: DiffSource,
+    /// The second input.
+    pub after: DiffSource,
+    /// The ranks that both inputs have, the largest growth first.
+    pub ranks: Vec<RankDiff>,
+    /// The labels of ranks that only the first input has.
+    pub only_before: Vec<String>,
+    /// The labels of ranks that only the second input has.
+    pub only_after: Vec<String>,
+}
+
+/// An input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DiffSource {
+    /// The file.
+    pub file: String,
+    /// Its format.
+    pub format: String,
+}
+
+/// The differences of a rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RankDiff {
+    /// The label of the rank.
+    pub rank: Option<String>,
+    /// One sentence about the most important difference.
+    pub verdict: String,
+    /// The pools, by name.
+    pub pools: Named<PoolDiff>,
+    /// The operations, without deallocations.
+    pub operations: OperationsDiff,
+    /// The changes, the largest effect on a peak first. Similar tensors are one row.
+    pub changes: Vec<ChangeRow>,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolDiff {
+    /// The peak of the first input; `None` if it is unknown, or the input does not have the pool.
+    pub before_per_bank: Option<u64>,
+    /// The peak of the second input.
+    pub after_per_bank: Option<u64>,
+    /// The difference of the peaks.
+    pub change_per_bank: Option<i64>,
+    /// The position of each peak.
+    pub before_step: Option<Position>,
+    /// See `before_step`.
+    pub after_step: Option<Position>,
+    /// The input whose peak explains the changes: `before` or `after`, the one with the higher peak.
+    pub compared_at: &'static str,
+    /// The sum of all changes at that peak.
+    pub explained_per_bank: i64,
+    /// The classes of tensors at the peak of each input.
+    pub by_class: Vec<ClassDiff>,
+    /// The number of banks, if both inputs have the same.
+    pub banks: Option<u32>,
+}
+
+/// A class of tensors at the peaks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClassDiff {
+    /// The class.
+    pub class: Class,
+    /// Its size at the peak of the first input.
+    pub before_per_bank: u64,
+    /// Its size at the peak of the second input.
+    pub after_per_bank: u64,
+}
+
+/// The operations of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OperationsDiff {
+    /// The number of operations in the first input.
+    pub before: usize,
+    /// The number of operations in the second input.
+    pub after: usize,
+    /// Operations that only the second input has.
+    pub added: usize,
+    /// Operations that only the first input has.
+    pub removed: usize,
+    /// Operations with another place in the order.
+    pub reordered: usize,
+}
+
+/// A change of one tensor or of several similar ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChangeRow {
+    /// The kind of change.
+    pub kind: ChangeKind,
+    /// The number of tensors.
+    pub tensors: usize,
+    /// Which tensors: `12 × layers.*.mlp`, `model.embed.weight`.
+    pub title: String,
+    /// What is different: `4x128 → 8x128`.
+    pub detail: String,
+    /// The pool; that of the second input, if they differ.
+    pub pool: String,
+    /// The pool of the first input, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<MovedFrom>,
+    /// The class; that of the second input, if they differ.
+    pub class: Class,
+    /// The effect on the compared peak of the pool.
+    pub effect_per_bank: i64,
+    /// The size of the tensors in the first input.
+    pub before_per_bank: u64,
+    /// The size of the tensors in the second input.
+    pub after_per_bank: u64,
+    /// The first of the tensors in the first input.
+    pub before: Option<TensorSide>,
+    /// The first of the tensors in the second input.
+    pub after: Option<TensorSide>,
+}
+
+/// The pool that tensors have left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MovedFrom {
+    /// The pool.
+    pub pool: String,
+    /// The effect on its compared peak.
+    pub effect_per_bank: i64,
+}
+
+/// A tensor of an input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TensorSide {
+    /// Its name.
+    pub name: Option<String>,
+    /// The operation that allocates it.
+    pub op: Option<String>,
+    /// The location of that operation.
+    pub loc: Option<String>,
+    /// The module or other part of the program that allocates it.
+    pub made_in: Option<String>,
+    /// Its shape.
+    pub shape: Option<Vec<u64>>,
+    /// Its element type.
+    pub dtype: Option<String>,
+    /// Its memory layout.
+    pub layout: Option<String>,
+    /// Its size.
+    pub per_bank: Option<u64>,
+    /// The step that allocates it.
+    pub born_step: Option<Step>,
+    /// The position where it is freed; `None` if it is not.
+    pub freed_before_step: Option<Position>,
+}
+
+impl Diff {
+    /// The largest growth of a pool's peak, with the name of the pool and its peak before.
+    pub fn largest_growth(&self) -> Option<(&str, i64, u64)> {
+        let pools = self.ranks.iter().flat_map(|rank| rank.pools.iter());
+        let growth =
+            pools.filter_map(|(name, pool)| Some((name, pool.change_per_bank?, pool.before_per_bank?)));
+        growth.max_by_key(|(_, change, _)| *change)
+    }
+}
+
+/// Compares two profiles.
+pub fn diff(before: &Profile, after: &Profile, request: &DiffRequest) -> Result<Diff> {
+    same_vendor(before, after)?;
+    let wanted = |label: Option<&str>| {
+        request.rank.as_deref().is_none_or(|rank| label == Some(rank) || (label.is_none() && rank == "0"))
+    };
+    let (mut ranks, mut only_before) = (Vec::new(), Vec::new());
+    let mut others: Vec<&Rank> = content(after).collect();
+    let is_single = others.len() == 1 && content(before).count() == 1;
+    for rank in content(before) {
+        let label = label(before, rank);
+        let same = others.iter().position(|other| is_single || self::label(after, other) == label);
+        match same.map(|index| others.remove(index)) {
+            Some(other) if wanted(label) => ranks.push(of_rank(before, rank, after, other)),
+            Some(_) => {}
+            None => only_before.push(label.unwrap_or("0").to_owned()),
+        }
+    }
+    if ranks.is_empty() {
+        return Err(Error::NotFound("no rank is in both inputs; `ttmem summary` lists their ranks".into()));
+    }
+    let growth = |rank: &RankDiff| rank.pools.iter().filter_map(|(_, pool)| pool.change_per_bank).max();
+    ranks.sort_by_key(|rank| std::cmp::Reverse(growth(rank)));
+    let only_after = others.iter().map(|rank| label(after, rank).unwrap_or("0").to_owned()).collect();
+    Ok(Diff { schema: 1, before: source(before), after: source(after), ranks, only_before, only_after })
+}
+
+fn content(profile: &Profile) -> impl Iterator<Item = &Rank> {
+    profile.ranks.iter().filter(|rank| rank.has_content())
+}
+
+fn label<'a>(profile: &'a Profile, rank: &Rank) -> Option<&'a str> {
+    rank.label.map(|label| profile.text(label))
+}
+
+fn source(profile: &Profile) -> DiffSource {
+    DiffSource { file: profile.source.file.clone(), format: profile.source.format.clone() }
+}
+
+/// Refuses inputs whose memory cannot be compared.
+fn same_vendor(before: &Profile, after: &Profile) -> Result<()> {
+    let device = |profile: &Profile| content(profile).find_map(|rank| DeviceKind::of(profile, rank));
+    let name = |device| match device {
+        DeviceKind::Tenstorrent => "a Tenstorrent device",
+        DeviceKind::Torch => "PyTorch",
+    };
+    match (device(before), device(after)) {
+        (Some(a), Some(b)) if a != b => Err(Error::Usage(format!(
+            "cannot compare {} ({}) with {} ({}); pass two profiles of the same kind of device",
+            before.source.file,
+            name(a),
+            after.source.file,
+            name(b)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn of_rank(before: &Profile, before_rank: &Rank, after: &Profile, after_rank: &Rank) -> RankDiff {
+    let sides = Both {
+        before: Side { profile: before, rank: before_rank },
+        after: Side { profile: after, rank: after_rank },
+    };
+    let compared = compare(&sides);
+    let changes = groups::rows(&sides, &compared);
+    let pools: Vec<(String, PoolDiff)> = compared
+        .pools
+        .iter()
+        .map(|peaks| (peaks.name.clone(), pool(&sides, peaks, &changes)))
+        .filter(|(_, pool)| pool.before_per_bank.is_some() || pool.after_per_bank.is_some())
+        .collect();
+    let operations = operations(&sides, &compared);
+    let verdict = sentences::verdict(&pools, &changes, operations);
+    let rank = label(before, before_rank).or_else(|| label(after, after_rank)).map(str::to_owned);
+    RankDiff { rank, verdict, pools: Named(pools), operations, changes }
+}
+
+fn operations(sides: &Both<Side<'_>>, compared: &Compared) -> OperationsDiff {
+    let count = |side: Side<'_>| {
+        let ops = side.rank.steps.op.iter();
+        ops.filter(|op| side.profile.ops.kind(**op).is_reported()).count()
+    };
+    let alignment = &compared.alignment;
+    OperationsDiff {
+        before: count(sides.before),
+        after: count(sides.after),
+        added: alignment.unmatched.after.len(),
+        removed: alignment.unmatched.before.len(),
+        reordered: alignment.reordered.len(),
+    }
+}
+
+fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &[ChangeRow]) -> PoolDiff {
+    let per_bank = peaks.peaks.map(|peak| peak.map(|peak| peak.per_bank));
+    // A pool that an input does not mention, or never uses, has no peak there.
+    let known = Both {
+        before: per_bank.before.or_else(|| peaks.ids.before.map(|_| 0)),
+        after: per_bank.after.or_else(|| peaks.ids.after.map(|_| 0)),
+    };
+    let step = peaks.peaks.map(|peak| peak.map(|peak| peak.at.position()));
+    let banks = |side: Side<'_>, id: Option<ttmem_model::PoolId>| {
+        id.and_then(|id| side.rank.pools.get(id.index())).and_then(|pool| pool.banks)
+    };
+    let banks =
+        Both { before: banks(sides.before, peaks.ids.before), after: banks(sides.after, peaks.ids.after) };
+    let here = changes.iter().filter(|change| change.pool == peaks.name).map(|change| change.effect_per_bank);
+    let left = changes.iter().filter_map(|change| change.moved_from.as_ref());
+    let left = left.filter(|from| from.pool == peaks.name).map(|from| from.effect_per_bank);
+    PoolDiff {
+        before_per_bank: known.before,
+        after_per_bank: known.after,
+        change_per_bank: known.before.zip(known.after).map(|(before, after)| difference(after, before)),
+        before_step: step.before,
+        after_step: step.after,
+        compared_at: if peaks.higher == Higher::Before { "before" } else { "after" },
+        explained_per_bank: here.chain(left).fold(0, i64::saturating_add),
+        by_class: by_class(sides, peaks),
+        banks: banks
+            .before
+            .or(banks.after)
+            .filter(|banks_of| [banks.before, banks.after].iter().flatten().all(|other| other == banks_of)),
+    }
+}
+
+fn by_class(sides: &Both<Side<'_>>, peaks: &PoolPeaks) -> Vec<ClassDiff> {
+    let sums = |side: Side<'_>, id: Option<ttmem_model::PoolId>, peak: Option<crate::analyze::peak::Peak>| {
+        let account = Account::new(side.rank, id?)?;
+        Some(live::live_set(side.rank, account.id, peak?.at)?.by_class)
+    };
+    let before = sums(sides.before, peaks.ids.before, peaks.peaks.before).unwrap_or_default();
+    let after = sums(sides.after, peaks.ids.after, peaks.peaks.after).unwrap_or_default();
+    let row = |class: Class| ClassDiff {
+        class,
+        before_per_bank: before.get(&class).copied().unwrap_or(0),
+        after_per_bank: after.get(&class).copied().unwrap_or(0),
+    };
+    let rows = Class::ALL.into_iter().map(row);
+    rows.filter(|row| row.before_per_bank > 0 || row.after_per_bank > 0).collect()
+}

@@ -1,0 +1,187 @@
+//! The texts of a comparison.
+
+use ttmem_model::words::size;
+
+use super::groups::{Facts, Group, Key};
+use super::{ChangeRow, OperationsDiff, PoolDiff, TensorSide};
+use crate::analyze::diff::{Both, ChangeKind};
+use crate::groups::pattern;
+use crate::words::{percent, shape};
+
+/// The names of this many tensors are compared to find their pattern.
+const NAMES: usize = 1000;
+
+/// Which tensors a group has.
+pub(super) fn title(facts: &Facts<'_>, key: &Key, group: &Group) -> String {
+    let count = group.tensors.len();
+    match key {
+        Key::Part(_, _, part) => with_count(count, part),
+        Key::Block(..) | Key::Scaled(..) => tensors(count),
+        Key::Alike(..) => {
+            common_name(facts, group).map_or_else(|| tensors(count), |name| with_count(count, &name))
+        }
+    }
+}
+
+fn with_count(count: usize, name: &str) -> String {
+    if count == 1 { name.to_owned() } else { format!("{count} × {name}") }
+}
+
+fn tensors(count: usize) -> String {
+    if count == 1 { "1 tensor".into() } else { format!("{count} tensors") }
+}
+
+/// What a tensor is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Called {
+    Name,
+    Module,
+    Location,
+    Operation,
+}
+
+/// The best name of a tensor: its own, the module or location that allocates it, or the operation.
+fn called(side: &TensorSide) -> Option<(Called, &str)> {
+    let is_name = |name: &&str| !name.starts_with('%');
+    let name = side.name.as_deref();
+    let names = [
+        (Called::Name, name.filter(is_name)),
+        (Called::Module, side.made_in.as_deref()),
+        (Called::Location, side.loc.as_deref()),
+        (Called::Operation, side.op.as_deref()),
+        (Called::Name, name),
+    ];
+    names.into_iter().find_map(|(called, name)| Some((called, name?)))
+}
+
+/// The name of a group's tensors, or the pattern that their names follow; the first name if they follow none.
+fn common_name(facts: &Facts<'_>, group: &Group) -> Option<String> {
+    let one = |tensors: &Both<_>| {
+        let sides = facts.shown(*tensors);
+        let (kind, name) = called(sides.after.as_ref().or(sides.before.as_ref())?)?;
+        Some((kind, name.to_owned()))
+    };
+    let names: Option<Vec<(Called, String)>> = group.tensors.iter().take(NAMES).map(one).collect();
+    let names = names?;
+    let (kind, first) = names.first()?;
+    let texts: Vec<&str> = names.iter().map(|(_, name)| name.trim_matches('"')).collect();
+    let is_same_kind = names.iter().all(|(other, _)| other == kind);
+    let name = pattern(&texts).filter(|_| is_same_kind).unwrap_or_else(|| first.trim_matches('"').to_owned());
+    Some(if *kind == Called::Module { format!("(in {name})") } else { name })
+}
+
+/// What is different.
+pub(super) fn detail(key: &Key, row: &ChangeRow) -> String {
+    let (before, after) = (row.before.as_ref(), row.after.as_ref());
+    let either = after.or(before);
+    match row.kind {
+        ChangeKind::Appeared => format!("new{}", typed(either, key)),
+        ChangeKind::Vanished => format!("gone{}", typed(either, key)),
+        ChangeKind::Resized => resized(key, before, after),
+        ChangeKind::Dtype => {
+            let dtype = |side: Option<&TensorSide>| side.and_then(|side| side.dtype.clone());
+            let shapes =
+                (before.and_then(|side| side.shape.as_ref()), after.and_then(|side| side.shape.as_ref()));
+            let also =
+                if shapes.0 == shapes.1 { String::new() } else { format!(", {}", shapes_of(before, after)) };
+            format!("{}{also}", arrow(dtype(before), dtype(after)))
+        }
+        ChangeKind::Layout => {
+            let layout = |side: Option<&TensorSide>| side.and_then(|side| side.layout.clone());
+            match (layout(before), layout(after)) {
+                (a, b) if a == b => "another shard shape or tile".into(),
+                (a, b) => arrow(a, b),
+            }
+        }
+        ChangeKind::Pool => {
+            let from = row.moved_from.as_ref().map(|from| from.pool.clone());
+            format!("moved: {}", arrow(from, Some(row.pool.clone())))
+        }
+        ChangeKind::FreedLater | ChangeKind::FreedEarlier => freed(before, after),
+        ChangeKind::AllocatedLater | ChangeKind::AllocatedEarlier | ChangeKind::Reordered => {
+            let step = |side: Option<&TensorSide>| {
+                side.and_then(|side| side.born_step).map(|step| format!("step {step}"))
+            };
+            format!("allocated at another place: {}", arrow(step(before), step(after)))
+        }
+    }
+}
+
+/// The type of a tensor, or the first of several operations.
+fn typed(side: Option<&TensorSide>, key: &Key) -> String {
+    let Some(side) = side else { return String::new() };
+    match (key, &side.op, &side.shape) {
+        (Key::Block(..), Some(op), _) => format!(", from {op} on"),
+        (Key::Alike(..), _, Some(dims)) => {
+            format!(": {} {}", shape(dims), side.dtype.as_deref().unwrap_or("")).trim_end().to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+fn resized(key: &Key, before: Option<&TensorSide>, after: Option<&TensorSide>) -> String {
+    let changed = || {
+        let (a, b) = (before?.shape.as_ref()?, after?.shape.as_ref()?);
+        a.iter().zip(b).find(|(a, b)| a != b).map(|(a, b)| (*a, *b))
+    };
+    match (key, changed()) {
+        (Key::Scaled(..), Some((from, to))) => format!("a dimension of {from} became {to}"),
+        _ => shapes_of(before, after),
+    }
+}
+
+/// The shapes of both sides, or their sizes if the shapes are equal or unknown.
+fn shapes_of(before: Option<&TensorSide>, after: Option<&TensorSide>) -> String {
+    let text = |side: Option<&TensorSide>| side.and_then(|side| side.shape.as_ref()).map(|dims| shape(dims));
+    let bytes = |side: Option<&TensorSide>| side.and_then(|side| side.per_bank).map(size);
+    let (a, b) = (text(before), text(after));
+    if a == b || a.is_none() || b.is_none() { arrow(bytes(before), bytes(after)) } else { arrow(a, b) }
+}
+
+fn freed(before: Option<&TensorSide>, after: Option<&TensorSide>) -> String {
+    let freed = |side: Option<&TensorSide>| match side.and_then(|side| side.freed_before_step) {
+        Some(position) => format!("freed before step {position}"),
+        None => "never freed".into(),
+    };
+    arrow(Some(freed(before)), Some(freed(after)))
+}
+
+fn arrow(before: Option<String>, after: Option<String>) -> String {
+    let text = |side: Option<String>| side.unwrap_or_else(|| "unknown".into());
+    format!("{} → {}", text(before), text(after))
+}
+
+/// One sentence about the most important difference.
+pub(super) fn verdict(
+    pools: &[(String, PoolDiff)],
+    changes: &[ChangeRow],
+    operations: OperationsDiff,
+) -> String {
+    let changed = pools.iter().filter(|(_, pool)| pool.change_per_bank.is_some_and(|change| change != 0));
+    let Some((name, pool)) = changed.max_by_key(|(_, pool)| pool.change_per_bank.map(i64::unsigned_abs))
+    else {
+        return unchanged(changes, operations);
+    };
+    let (change, before) = (pool.change_per_bank.unwrap_or(0), pool.before_per_bank.unwrap_or(0));
+    let verb = if change > 0 { "grew" } else { "shrank" };
+    let share =
+        if before == 0 { String::new() } else { format!(" ({})", percent(change.unsigned_abs(), before)) };
+    let per_bank = if pool.banks == Some(1) { "" } else { " per bank" };
+    let mut text = format!("The peak of {name} {verb} by {}{per_bank}{share}", size(change.unsigned_abs()));
+    let same_sign = |row: &&ChangeRow| row.pool == *name && row.effect_per_bank.signum() == change.signum();
+    if let Some(row) = changes.iter().find(same_sign) {
+        text += &format!("; the largest change is {}: {}", row.title, row.detail);
+    }
+    text + "."
+}
+
+fn unchanged(changes: &[ChangeRow], operations: OperationsDiff) -> String {
+    let moved = operations.added + operations.removed + operations.reordered;
+    match (changes.first(), moved) {
+        (None, 0) => "No differences.".into(),
+        (None, _) => "The peaks and all tensors are the same; only operations differ.".into(),
+        (Some(row), _) => {
+            format!("The peaks are the same; the largest change is {}: {}.", row.title, row.detail)
+        }
+    }
+}
