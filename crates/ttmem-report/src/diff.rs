@@ -55,7 +55,7 @@ fn of_rank(rank: &RankDiff, top: usize, out: &mut Text) {
         ("change", Align::Right),
         ("", Align::Right),
     ]);
-    for (name, pool) in rank.pools.iter() {
+    for (name, pool) in used(rank) {
         table.row([
             pool_name(name, pool),
             shown(pool.before_per_bank),
@@ -142,6 +142,12 @@ fn notes(answer: &Diff) -> Vec<String> {
     [list(&answer.only_before, "first"), list(&answer.only_after, "second")].into_iter().flatten().collect()
 }
 
+/// The pools that either input uses.
+fn used(rank: &RankDiff) -> impl Iterator<Item = (&str, &PoolDiff)> {
+    let is_used = |pool: &PoolDiff| [pool.before_per_bank, pool.after_per_bank] != [Some(0); 2];
+    rank.pools.iter().filter(move |(_, pool)| is_used(pool))
+}
+
 fn pool_name(name: &str, pool: &PoolDiff) -> String {
     if pool.banks == Some(1) { name.to_owned() } else { format!("{name}, per bank") }
 }
@@ -187,7 +193,7 @@ pub fn diff_markdown(answer: &Diff, top: Option<usize>, out: &mut dyn Write) -> 
             rank.rank.as_ref().map_or_else(String::new, |label| format!("**Rank {}:** ", text(label)));
         writeln!(out, "{label}{}\n", cell(&rank.verdict, 4 * MAX_TEXT))?;
         writeln!(out, "| peak | before | after | change |\n|---|---:|---:|---:|")?;
-        for (name, pool) in rank.pools.iter() {
+        for (name, pool) in used(rank) {
             let (before, after) = (shown(pool.before_per_bank), shown(pool.after_per_bank));
             let name = text(&pool_name(name, pool));
             let change = [changed(pool), share(pool)].join(" ");

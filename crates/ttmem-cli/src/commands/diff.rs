@@ -123,11 +123,11 @@ fn check(answer: &Answer, limit: Growth) -> u8 {
     for rank in &answer.ranks {
         for (name, pool) in rank.pools.iter() {
             let (Some(change), Some(before)) = (pool.change_per_bank, pool.before_per_bank) else { continue };
-            if limit.is_exceeded(change, before) {
+            if !pool.sampled && limit.is_exceeded(change, before) {
                 let rank = rank.rank.as_ref().map_or_else(String::new, |rank| format!("rank {rank}: "));
                 let grown = report::size(change.unsigned_abs());
-                console::caution(&format!(
-                    "{rank}{name}: the peak grew by {grown}, more than --fail-over allows"
+                console::say(&format!(
+                    "ttmem: {rank}{name}: the peak grew by {grown}, more than --fail-over allows"
                 ));
                 code = OVER_LIMIT;
             }

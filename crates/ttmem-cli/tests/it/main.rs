@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod config;
+mod diff;
 mod docs;
 mod flame;
 mod gantt;

@@ -6,7 +6,7 @@ mod groups;
 mod sentences;
 
 use serde::Serialize;
-use ttmem_model::{Class, Error, Position, Profile, Rank, Result, Step, difference};
+use ttmem_model::{Class, Error, PoolId, Position, Profile, Rank, Result, Step, difference};
 
 use super::device::DeviceKind;
 use super::named::Named;
@@ -83,6 +83,8 @@ pub struct PoolDiff {
     pub by_class: Vec<ClassDiff>,
     /// The number of banks, if both inputs have the same.
     pub banks: Option<u32>,
+    /// Whether the pool was only sampled, as the memory of the process is: small differences mean nothing.
+    pub sampled: bool,
 }
 
 /// A class of tensors at the peaks.
@@ -171,18 +173,8 @@ pub struct TensorSide {
     pub per_bank: Option<u64>,
     /// The step that allocates it.
     pub born_step: Option<Step>,
-    /// The position where it is freed; `None` if it is not.
+    /// The first position without it; `None` if it is not.
     pub freed_before_step: Option<Position>,
-}
-
-impl Diff {
-    /// The largest growth of a pool's peak, with the name of the pool and its peak before.
-    pub fn largest_growth(&self) -> Option<(&str, i64, u64)> {
-        let pools = self.ranks.iter().flat_map(|rank| rank.pools.iter());
-        let growth =
-            pools.filter_map(|(name, pool)| Some((name, pool.change_per_bank?, pool.before_per_bank?)));
-        growth.max_by_key(|(_, change, _)| *change)
-    }
 }
 
 /// Compares two profiles.
@@ -285,11 +277,12 @@ fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &[ChangeRow]) -> Poo
         after: per_bank.after.or_else(|| peaks.ids.after.map(|_| 0)),
     };
     let step = peaks.peaks.map(|peak| peak.map(|peak| peak.at.position()));
-    let banks = |side: Side<'_>, id: Option<ttmem_model::PoolId>| {
-        id.and_then(|id| side.rank.pools.get(id.index())).and_then(|pool| pool.banks)
+    let of = |side: Side<'_>, id: Option<PoolId>| {
+        id.and_then(|id| side.rank.pools.get(id.index()))
+            .map(|pool| (pool.banks, pool.sampled.is_some() || is_polled(side, id)))
     };
-    let banks =
-        Both { before: banks(sides.before, peaks.ids.before), after: banks(sides.after, peaks.ids.after) };
+    let pools = [of(sides.before, peaks.ids.before), of(sides.after, peaks.ids.after)];
+    let banks: Vec<u32> = pools.iter().flatten().filter_map(|(banks, _)| *banks).collect();
     let here = changes.iter().filter(|change| change.pool == peaks.name).map(|change| change.effect_per_bank);
     let left = changes.iter().filter_map(|change| change.moved_from.as_ref());
     let left = left.filter(|from| from.pool == peaks.name).map(|from| from.effect_per_bank);
@@ -302,15 +295,19 @@ fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &[ChangeRow]) -> Poo
         compared_at: if peaks.higher == Higher::Before { "before" } else { "after" },
         explained_per_bank: here.chain(left).fold(0, i64::saturating_add),
         by_class: by_class(sides, peaks),
-        banks: banks
-            .before
-            .or(banks.after)
-            .filter(|banks_of| [banks.before, banks.after].iter().flatten().all(|other| other == banks_of)),
+        banks: banks.first().copied().filter(|first| banks.iter().all(|other| other == first)),
+        sampled: pools.iter().flatten().any(|(_, sampled)| *sampled),
     }
 }
 
+/// Whether a pool of a recording is a counter that was polled, while the tensors of other pools are known.
+fn is_polled(side: Side<'_>, id: Option<PoolId>) -> bool {
+    let tensors = &side.rank.tensors;
+    side.rank.began.is_some() && !tensors.is_empty() && !tensors.pool.iter().any(|pool| Some(*pool) == id)
+}
+
 fn by_class(sides: &Both<Side<'_>>, peaks: &PoolPeaks) -> Vec<ClassDiff> {
-    let sums = |side: Side<'_>, id: Option<ttmem_model::PoolId>, peak: Option<crate::analyze::peak::Peak>| {
+    let sums = |side: Side<'_>, id: Option<PoolId>, peak: Option<crate::analyze::peak::Peak>| {
         let account = Account::new(side.rank, id?)?;
         Some(live::live_set(side.rank, account.id, peak?.at)?.by_class)
     };

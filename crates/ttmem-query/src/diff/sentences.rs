@@ -157,7 +157,8 @@ pub(super) fn verdict(
     changes: &[ChangeRow],
     operations: OperationsDiff,
 ) -> String {
-    let changed = pools.iter().filter(|(_, pool)| pool.change_per_bank.is_some_and(|change| change != 0));
+    let has_changed = |pool: &PoolDiff| pool.change_per_bank.is_some_and(|change| change != 0);
+    let changed = pools.iter().filter(|(_, pool)| !pool.sampled && has_changed(pool));
     let Some((name, pool)) = changed.max_by_key(|(_, pool)| pool.change_per_bank.map(i64::unsigned_abs))
     else {
         return unchanged(changes, operations);

@@ -280,7 +280,7 @@ impl Lives<'_> {
         if is_live { sizes } else { Both::default() }
     }
 
-    /// The bytes of a tensor at the compared moment of its pool; 0 if it is not live then.
+    /// The bytes of a tensor at the compared moment of its pool; 0 if it is not live at that time.
     fn held(
         &self,
         side: Side<'_>,

@@ -1,0 +1,127 @@
+//! `ttmem diff`: outputs, limits, exit codes and inputs that cannot be compared.
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus")
+}
+
+/// The output on both streams of a call in the corpus that must exit with this code.
+fn said(args: &[&str], code: i32) -> (String, String) {
+    let mut command = Command::cargo_bin("ttmem").unwrap();
+    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").current_dir(corpus());
+    let output = command.arg("diff").args(args).assert().code(code).get_output().clone();
+    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn json(before: &str, after: &str) -> Value {
+    serde_json::from_str(&said(&[before, after, "--json", "--quiet"], 0).0).unwrap()
+}
+
+const CAPACITY: [&str; 2] = ["tt_log/oom-capacity.log", "guides/capacity-bf16.log"];
+const LEAK: [&str; 2] = ["guides/flat.ttmem", "guides/grows.ttmem"];
+
+#[test]
+fn the_screen_of_a_changed_element_type() {
+    let (screen, errors) = said(&CAPACITY, 0);
+    assert_eq!(errors, "");
+    insta::assert_snapshot!("diff-dtype", screen);
+}
+
+#[test]
+fn a_comment_on_a_pull_request_is_short() {
+    let [before, after] = LEAK;
+    let (markdown, _) = said(&[before, after, "--markdown", "--quiet"], 0);
+    assert!(markdown.len() < 2000, "{markdown}");
+    insta::assert_snapshot!("diff-leak-markdown", markdown);
+}
+
+/// `grows.ttmem` keeps the output of the model in a list, and does not run the line that frees it.
+#[test]
+fn a_leak_is_the_first_change() {
+    let answer = json(LEAK[0], LEAK[1]);
+    let first = &answer["ranks"][0]["changes"][0];
+    assert_eq!((&first["kind"], &first["tensors"]), (&"freed_later".into(), &29.into()));
+    assert_eq!(first["after"]["made_in"], "head");
+    assert_eq!(first["after"]["freed_before_step"], Value::Null);
+    let pool = &answer["ranks"][0]["pools"]["cuda:0"];
+    assert_eq!(pool["change_per_bank"], first["effect_per_bank"]);
+    assert_eq!(pool["explained_per_bank"], pool["change_per_bank"]);
+}
+
+#[test]
+fn a_larger_batch_is_one_change() {
+    let answer = json("guides/batch32.ttmem", "guides/batch256.ttmem");
+    let first = &answer["ranks"][0]["changes"][0];
+    assert_eq!(first["detail"], "a dimension of 32 became 256");
+}
+
+#[test]
+fn a_file_does_not_differ_from_itself() {
+    let files = [
+        "tt_log/vae-decoder.log",
+        "tt_log/llm-decode.log",
+        "tt_log/two-graphs.log",
+        "ttnn_graph/sample-p150.json",
+        "torch_snapshot/train_gpt2_30m.pickle.gz",
+        "torch_snapshot/wrapped_ring_gpt2_30m.pickle.gz",
+        "guides/batch32.ttmem",
+        "tt_train/tinyllama.log",
+        "tt_log/two-ranks-info-only.log",
+    ];
+    for file in files {
+        let answer = json(file, file);
+        for rank in answer["ranks"].as_array().unwrap() {
+            assert_eq!(rank["verdict"], "No differences.", "{file}");
+            assert_eq!(rank["changes"], Value::Array(Vec::new()), "{file}");
+        }
+    }
+}
+
+#[test]
+fn the_other_direction_has_the_opposite_effects() {
+    for [before, after] in [CAPACITY, LEAK, ["tt_log/vae-decoder.log", "tt_log/llm-decode.log"]] {
+        let effects = |answer: &Value, sign: i64| {
+            let changes = answer["ranks"][0]["changes"].as_array().unwrap().clone();
+            let of = |row: &Value| (row["tensors"].as_u64(), row["effect_per_bank"].as_i64().unwrap() * sign);
+            let mut effects: Vec<_> = changes.iter().map(of).collect();
+            effects.sort_unstable();
+            effects
+        };
+        assert_eq!(effects(&json(before, after), 1), effects(&json(after, before), -1), "{before} {after}");
+    }
+}
+
+#[test]
+fn growth_beyond_the_limit_exits_with_1() {
+    let [before, after] = LEAK;
+    let (_, errors) = said(&[before, after, "--quiet", "--fail-over", "5%"], 1);
+    assert!(errors.contains("cuda:0: the peak grew by 29.00 GiB, more than --fail-over allows"), "{errors}");
+    said(&[before, after, "--quiet", "--fail-over", "29GiB"], 0);
+    said(&[before, after, "--quiet", "--fail-over", "124%"], 1);
+    said(&[after, before, "--quiet", "--fail-over", "0%"], 0);
+    let (_, errors) = said(&[before, after, "--fail-over", "many"], 2);
+    assert!(errors.contains("expected bytes or a number with a unit"), "{errors}");
+}
+
+#[test]
+fn inputs_that_cannot_be_compared_are_refused() {
+    let (out, errors) = said(&["tt_log/vae-decoder.log", "guides/flat.ttmem"], 2);
+    assert_eq!(out, "");
+    assert!(errors.contains("cannot compare tt_log/vae-decoder.log (a Tenstorrent device)"), "{errors}");
+    said(&["tt_log/vae-decoder.log", "missing.log"], 2);
+    let (_, errors) = said(&["-", "-"], 2);
+    assert!(errors.contains("standard input can be read only once"), "{errors}");
+    let (_, errors) = said(&["tt_log/vae-decoder.log", "tt_log/vae-decoder.log", "--rank", "7"], 2);
+    assert!(errors.contains("no rank"), "{errors}");
+}
+
+/// A recording and a snapshot of the same device can be compared.
+#[test]
+fn a_recording_is_compared_with_a_snapshot() {
+    let answer = json("guides/batch32.ttmem", "torch_snapshot/train_gpt2_30m.pickle.gz");
+    assert!(answer["ranks"][0]["pools"]["cuda:0"]["change_per_bank"].as_i64().unwrap() < 0);
+}
