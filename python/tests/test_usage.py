@@ -25,7 +25,8 @@ from torch.nn import functional
 import ttmem
 from conftest import CORPUS, MODULE, preloaded, ran
 from ttmem import DRAMUsage, MemoryUsageTracker, RunMode, memory_snapshot
-from ttmem._torch.phases import Counters, PhaseUsage, size_text
+from ttmem._sizes import size_text
+from ttmem._torch.phases import Counters, PhaseUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -240,7 +241,7 @@ class TestPhases:
 
     def test_sizes_in_warnings_have_the_largest_unit(self) -> None:
         sizes = [100, 4096, 512 * MIB, 1024 * MIB, 120 << 30]
-        texts = ["0.1 KiB", "4.0 KiB", "512.0 MiB", "1.00 GiB", "120.00 GiB"]
+        texts = ["100 B", "4.0 KiB", "512.0 MiB", "1.00 GiB", "120.00 GiB"]
         assert [size_text(size) for size in sizes] == texts
 
     def test_phases_of_several_devices_are_not_added_up(self) -> None:

@@ -5,6 +5,8 @@
     >>> profile.summary()["ranks"][0]["peak"]["pool"]
 
 `import ttmem` loads only the native module. PyTorch is imported on first use of a tracker.
+
+PYTEST_DONT_REWRITE: `ttmem track -m pytest` imports this before pytest, which would warn about it.
 """
 
 from ttmem._native import Error, NoMemoryData, Profile, UnknownFormat, __version__, load

@@ -14,9 +14,11 @@ class GraphCaptures:
 
     device = None
 
-    def __init__(self, *, estimated: bool) -> None:
+    def __init__(self, *, estimated: bool, kept: list[Any] | None = None) -> None:
+        """`kept` gets the graph of each phase."""
         import ttnn  # type: ignore[import-not-found]
 
+        self._kept = kept
         self._graph: Any = ttnn.graph
         self._mode: Any = self._graph.RunMode.NO_DISPATCH if estimated else self._graph.RunMode.NORMAL
         self._is_open = False
@@ -30,6 +32,8 @@ class GraphCaptures:
         captured = self._end()
         self.begin()
         if captured is not None:
+            if self._kept is not None:
+                self._kept.append(captured)
             usage.record_graph(captured if isinstance(captured, str) else json.dumps(captured))
 
     def check(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ttmem import tracker
+from ttmem._sizes import size_text
 from ttmem._torch.compiled import StepAside
 from ttmem._torch.inductor import CompiledBuffers
 from ttmem._torch.mode import Mode, install, uninstall
@@ -186,15 +187,6 @@ class Counters:
             key: int(stats.get(f"allocated_bytes.all.{key}", 0))
             for key in ("current", "peak", "allocated", "freed")
         }
-
-
-def size_text(size: int) -> str:
-    """Returns a size in its largest unit: `4.0 KiB`, `512.0 MiB` or `1.82 GiB`."""
-    if size >= 1 << 30:
-        return f"{size / (1 << 30):.2f} GiB"
-    if size >= 1 << 20:
-        return f"{size / (1 << 20):.1f} MiB"
-    return f"{size / (1 << 10):.1f} KiB"
 
 
 def _device(device: str | torch.device | int | None) -> torch.device:
