@@ -9,16 +9,24 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
-from typing import Any
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 import ttmem
-from conftest import CORPUS, ran
+from conftest import CORPUS, ROOT, ran
+from test_history import FACTS, end_of, snapshot_of
 from ttmem._held import held_text
-from ttmem._test_memory import DeviceUsage, Row
+from ttmem._native import History
+from ttmem._test_memory import DeviceUsage, Row, TorchMemory
+from ttmem._torch.mode import Mode, leave_to_allocators
 from ttmem.pytest_plugin import _chosen
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytest_plugins = ["pytester"]
 MIB = 1 << 20
@@ -305,11 +313,10 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("options", [[], ["-n1"]], ids=["alone", "xdist"])
-def test_the_table_has_all_tests(pytester: pytest.Pytester, options: list[str]) -> None:
-    if options:
-        pytest.importorskip("xdist")
-    words = ["--ttmem", "--ttmem-json=table.json", "--ttmem-dir=recordings", "--junitxml=junit.xml", *options]
+def test_the_table_has_all_tests(pytester: pytest.Pytester) -> None:
+    # The examples of the page run without workers.
+    workers = ["-n1"] if find_spec("xdist") else []
+    words = ["--ttmem", "--ttmem-json=table.json", "--ttmem-dir=recordings", "--junitxml=junit.xml", *workers]
     result = run(pytester, TABLE, *words)
     result.assert_outcomes(passed=4, failed=1, skipped=1)
     lines = result.outlines
@@ -535,6 +542,127 @@ def test_ttnn_is_measured_by_graph_captures(pytester: pytest.Pytester) -> None:
     assert re.search(r"64\.0 KiB +1 +unknown +ttnn\.empty \(tensor 1\)", failure(output, "test_grows"))
 
 
+class StandInAllocator:
+    """Replaces the allocator of a GPU: it makes the allocations of a snapshot from an H200."""
+
+    has_history = True
+
+    def __init__(self, mode: Mode, name: str) -> None:
+        self._history = History(mode, "cuda")
+        self._snapshot = snapshot_of(name)
+        self._facts = FACTS[name]
+        now = time.time_ns() // 1000
+        for at, entry in enumerate(self._snapshot["device_traces"][0]):
+            entry["time_us"] = now + at
+
+    def drain(self) -> None:
+        self._history.drain(self._snapshot, [0], end_of(self._snapshot))
+
+    close = drain
+
+    def sample(self) -> None:
+        """Does nothing."""
+
+    def figures(self) -> dict[str, dict[str, int]]:
+        counters = {"allocated": self._facts["allocated"], "peak": self._facts["peak_allocated"]}
+        return {
+            "cuda:0": {**dict.fromkeys(("active", "reserved", "requested", "allocations"), 0), **counters}
+        }
+
+
+@pytest.mark.parametrize("may_shrink", [False, True])
+def test_gpus_are_measured_by_their_history(tmp_path: Path, may_shrink: bool) -> None:
+    memory = TorchMemory(str(tmp_path))
+    memory.begin([])
+    name = "train_gpt2_30m"
+    memory.tracker._allocators.append(StandInAllocator(memory._mode, name))
+    leave_to_allocators(memory._mode)
+    time.sleep(0.1)
+    memory.end_call(passed=True, may_shrink=may_shrink)
+    assert memory.is_pending == may_shrink
+    peak = FACTS[name]["peak_allocated"]
+    rows = memory.peak_rows("cuda:0")
+    assert sum(row.size for row in rows) == peak
+    assert not any(row.is_older for row in rows)
+    assert re.search(r"models\.py:\d+ models\.forward$", held_text(rows, ""), re.MULTILINE)
+    memory.end()
+    # The test only leaves the workspaces of cuBLAS.
+    assert FACTS[name]["allocated"] > 0
+    assert memory.usages == [DeviceUsage("cuda:0", peak, peak, 0)]
+    assert memory.growth_rows("cuda:0") == []
+    assert not memory.tracks_cpu
+
+
+GPU = """
+@pytest.fixture(scope="session")
+def model():
+    return torch.nn.Linear(4096, 4096, device="cuda")
+
+@pytest.mark.limit_growth("1 MiB")
+def test_warm_up(model):
+    model(torch.ones(64, 4096, device="cuda"))
+
+@pytest.mark.limit_device_memory("16 MiB")
+def test_over(model):
+    first = torch.ones(32 * MIB, dtype=torch.uint8, device="cuda")
+
+@pytest.mark.limit_device_memory("16 MiB", device="cuda:0")
+def test_within_after_over(model):
+    first = torch.ones(8 * MIB, dtype=torch.uint8, device="cuda")
+
+@pytest.mark.limit_growth("1 MiB")
+def test_grows():
+    kept.append(torch.ones(2 * MIB, dtype=torch.uint8, device="cuda"))
+
+@pytest.mark.limit_device_memory("1 GiB", device="cpu")
+def test_host():
+    mib(1)
+
+def test_numbers(device_memory):
+    first = torch.ones(4 * MIB, dtype=torch.uint8, device="cuda")
+    del first
+    assert (device_memory.peak(), device_memory.current()) == (4 * MIB, 0)
+"""
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_a_gpu_is_measured(pytester: pytest.Pytester) -> None:
+    output = run(pytester, GPU, "--ttmem").stdout.str()
+    assert outcomes(output) == {
+        "test_warm_up": "PASSED",
+        "test_over": "FAILED",
+        "test_within_after_over": "PASSED",
+        "test_grows": "FAILED",
+        "test_host": "FAILED",
+        "test_numbers": "PASSED",
+    }
+    text = failure(output, "test_over")
+    assert text.startswith("allocated 32.0 MiB on cuda:0, limit 16.0 MiB\nallocated before the test: ")
+    assert re.search(r"32\.0 MiB +1 +\w+ +test_inner\.py:\d+", text)
+    assert re.search(r"2\.0 MiB +1 +\w+ +test_inner\.py:\d+", failure(output, "test_grows"))
+    assert "CPU tensors are not tracked after the first CUDA call" in failure(output, "test_host")
+
+
+def test_the_examples_of_the_page_are_true(pytester: pytest.Pytester) -> None:
+    text = (ROOT / "docs" / "pytest.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n\$ pytest --ttmem\n…\n(.*?)…\n^```$", text, re.MULTILINE | re.DOTALL)
+    model, layer = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    pytester.makepyfile(test_model=model)
+    (pytester.path / "other").mkdir()
+    (pytester.path / "other" / "test_layer.py").write_text(layer)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--ttmem")
+    result.assert_outcomes(passed=1, failed=2)
+    # Lines of other tests are left out, and lines of separators and paths have other lengths.
+    printed = [comparable(line) for line in result.outlines if "test_layer" not in line]
+    start = next(at for at, line in enumerate(printed) if line == "_ test_forward _")
+    expected = [comparable(line) for line in shown.splitlines()]
+    assert printed[start : start + len(expected)] == expected
+
+
+def comparable(line: str) -> str:
+    return re.sub(r"recording: .*", "recording", re.sub(r"([_=])\1{2,}", r"\1", line))
+
+
 def test_limits_apply_to_accelerators_first() -> None:
     cpu, gpu, idle = (
         DeviceUsage("cpu", 8, 8, 0),
@@ -571,6 +699,6 @@ def test_similar_tensors_are_one_row() -> None:
 
 
 def test_the_entry_point_is_that_of_the_project() -> None:
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert '[project.entry-points.pytest11]\nttmem = "ttmem.pytest_plugin"\n' in text
     assert "ttmem.pytest_plugin" in sys.modules

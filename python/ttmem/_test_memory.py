@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TTNN = "ttnn"
 BEGIN, END = "test begins", "test ends"
 """Checkpoints in the recording of a test."""
+WORKSPACE = "workspace"
+"""The class of memory that libraries such as cuBLAS allocate once per process and keep."""
 NOT_TRACKED = "(allocation not tracked)"
 """The operation of tensors that were allocated before the tracker started."""
 
@@ -164,6 +166,9 @@ class TorchMemory:
             self._mode.flush()
         else:
             self._stop()
+            self.usages = [
+                self._lowered(usage) if usage.device in counters else usage for usage in self.usages
+            ]
 
     def end(self) -> None:
         """Measures the growth again, after the fixtures of the test were torn down."""
@@ -181,7 +186,7 @@ class TorchMemory:
 
     def growth_rows(self, device: str) -> list[Row]:
         """Returns the tensors of the test that are still live."""
-        return [row for row, is_freed in self._at_end(device) if not is_freed]
+        return [row for row, is_gone in self._at_end(device) if not is_gone]
 
     def _check(self) -> None:
         from ttmem.tracker import get_memory_tracker
@@ -232,11 +237,17 @@ class TorchMemory:
         return found
 
     def _lowered(self, usage: DeviceUsage) -> DeviceUsage:
-        freed = sum(row.size for row, is_freed in self._at_end(usage.device) if is_freed)
-        return usage._replace(growth=(usage.growth or 0) - freed)
+        """Returns the usage without growth that is not the test's."""
+        if not usage.growth or usage.growth < 0:
+            return usage
+        gone = sum(row.size for row, is_gone in self._at_end(usage.device) if is_gone)
+        return usage._replace(growth=usage.growth - gone)
 
     def _at_end(self, device: str) -> list[tuple[Row, bool]]:
-        """Returns the test's tensors that were live after its call, and whether they were freed later."""
+        """Returns the tensors of the test that were live after its call.
+
+        Each has whether it does not count as growth: it was freed later, or it is a workspace.
+        """
         rank = _rank(self.recording)
         ends = [point["step"] for point in rank.get("checkpoints", []) if point["name"] == END]
         if not ends:
@@ -244,7 +255,11 @@ class TorchMemory:
         pool = _rank(self.recording, at=ends[-1])["at"]["pools"].get(device)
         live = (pool or {}).get("live") or []
         rows = zip(_rows(pool, _first_step(rank)), live, strict=True)
-        return [(row, tensor["dies_step"] is not None) for row, tensor in rows if not row.is_older]
+        return [
+            (row, tensor["dies_step"] is not None or row.class_ == WORKSPACE)
+            for row, tensor in rows
+            if not row.is_older
+        ]
 
 
 class GraphMemory:
