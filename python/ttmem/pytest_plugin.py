@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ttmem.tracker import MemoryTracker
 
 PEAK, GROWTH = "limit_device_memory", "limit_growth"
-PROPERTY = "ttmem"
-"""The property of a test's report with its memory use, as JSON."""
 # These fixtures do not hold memory of a test, so it cannot shrink when they are torn down.
 HARMLESS_MODULES = frozenset(("_pytest.capture", "_pytest.tmpdir", __name__))
+MAX_NAME = 200
+"""Maximum length of a folder's name."""
 PARAMETER = "get_direct_param_fixture_func"
 
 
@@ -62,6 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{GROWTH}(limit, device=None): fail the test if more device memory stays allocated, such as '1 MiB'",
     )
     if _makes_table(config):
+        from ttmem._test_table import Table
+
         config.pluginmanager.register(Table(config), "ttmem-table")
 
 
@@ -198,7 +200,7 @@ class Measurement:
         """Ends the test after its fixtures were torn down. Raises if it exceeded a limit."""
         if self.is_pending:
             # They still hold the values of fixtures.
-            getattr(self.item, "funcargs", {}).clear()
+            (getattr(self.item, "funcargs", None) or {}).clear()
             for memory in self.memories:
                 memory.end()
             self.check(GROWTH)
@@ -258,7 +260,8 @@ class Measurement:
         return f"{title}:\n{table}\n\nrecording: {memory.recording}"
 
 
-MEASUREMENT = pytest.StashKey[Measurement]()
+# The measurements of running tests.
+_measurements: dict[pytest.Item, Measurement] = {}
 
 
 def _chosen(usages: list[DeviceUsage], device: str | None) -> list[DeviceUsage]:
@@ -286,7 +289,7 @@ def _folder(item: pytest.Item) -> str:
     """Creates the folder for the recording of a test."""
     kept = item.config.getoption("--ttmem-dir")
     if kept:
-        folder = os.path.join(str(kept), re.sub(r"[^\w.-]+", "_", item.nodeid))
+        folder = os.path.join(str(kept), re.sub(r"[^\w.-]+", "_", item.nodeid)[-MAX_NAME:])
         os.makedirs(folder, exist_ok=True)
         return folder
     factory: pytest.TempPathFactory | None = getattr(item.config, "_tmp_path_factory", None)
@@ -300,7 +303,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         yield
         return
     try:
-        measurement = item.stash[MEASUREMENT] = Measurement(item)
+        measurement = _measurements[item] = Measurement(item)
     except ValueError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
     measurement.begin()
@@ -317,10 +320,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, None]:
     """Measures what is left of a test after its fixtures were torn down."""
     outcome = yield
-    measurement = item.stash.get(MEASUREMENT, None)
+    measurement = _measurements.pop(item, None)
     if measurement is None:
         return
-    del item.stash[MEASUREMENT]
     try:
         measurement.end()
     except pytest.fail.Exception as error:
@@ -329,15 +331,20 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, None]:
     finally:
         measurement.remove_recording()
     if _makes_table(item.config):
-        item.user_properties.append((PROPERTY, _as_property(measurement)))
+        _set_property(item, measurement)
 
 
-def _as_property(measurement: Measurement) -> str:
+def _set_property(item: pytest.Item, measurement: Measurement) -> None:
+    """Adds the memory use to the report of the test. A test that runs again already has one."""
+    from ttmem._test_table import PROPERTY
+
     devices = {
         usage.device: {"peak_bytes": usage.peak, "growth_bytes": usage.growth}
         for usage in measurement.usages()
     }
-    return json.dumps({"devices": devices, "not_measured": measurement.not_measured})
+    value = json.dumps({"devices": devices, "not_measured": measurement.not_measured})
+    others = [found for found in item.user_properties if found[0] != PROPERTY]
+    item.user_properties[:] = [*others, (PROPERTY, value)]
 
 
 class DeviceMemory:
@@ -392,7 +399,7 @@ class DeviceMemory:
         return _chosen([usage for memory in memories for usage in memory.now()], device)
 
     def _measurement(self) -> Measurement:
-        measurement = self._item.stash.get(MEASUREMENT, None)
+        measurement = _measurements.get(self._item)
         if measurement is None:
             msg = "device_memory measures the call of a test: use it in the test, not in a fixture"
             raise RuntimeError(msg)
@@ -403,87 +410,3 @@ class DeviceMemory:
 def device_memory(request: pytest.FixtureRequest) -> DeviceMemory:
     """Gives a test its device memory: peak, current use, checkpoints, and the recording (ttmem)."""
     return DeviceMemory(request.node)
-
-
-class TableRow(NamedTuple):
-    """The memory use of a test on a device."""
-
-    test: str
-    device: str
-    peak: int
-    growth: int | None
-
-
-class Table:
-    """The table of `--ttmem`. With pytest-xdist, it is collected from the reports of the workers."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._rows: list[TableRow] = []
-        self._without: int = 0
-        self._not_measured: dict[str, int] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collects the memory use of a test."""
-        if report.when != "teardown":
-            return
-        for name, value in report.user_properties:
-            if name == PROPERTY:
-                self._add(report.nodeid, json.loads(str(value)))
-
-    def _add(self, test: str, found: dict[str, Any]) -> None:
-        reason = found["not_measured"]
-        if reason is not None:
-            self._not_measured[reason] = self._not_measured.get(reason, 0) + 1
-            return
-        rows = [
-            TableRow(test, device, figures["peak_bytes"], figures["growth_bytes"])
-            for device, figures in found["devices"].items()
-            if figures["peak_bytes"] or figures["growth_bytes"]
-        ]
-        self._rows += rows
-        self._without += not rows
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Prints the table."""
-        self._rows.sort(key=lambda row: -row.peak)
-        self._write_json()
-        if not self._config.getoption("--ttmem"):
-            return
-        terminalreporter.section("device memory")
-        for line in self.lines():
-            terminalreporter.write_line(line)
-
-    def lines(self) -> list[str]:
-        """Returns the lines of the table and what it leaves out."""
-        from ttmem._held import aligned
-        from ttmem._sizes import size_text
-
-        lines = []
-        if self._rows:
-            table = [("peak", "growth", "device", "test")]
-            table += [
-                (size_text(row.peak), "-" if row.growth is None else size_text(row.growth), *row[1::-1])
-                for row in self._rows
-            ]
-            lines += aligned(table, right=2).splitlines()
-        if self._without:
-            lines.append(f"{_tests(self._without)} allocated no device memory")
-        lines += [f"{_tests(count)} not measured: {why}" for why, count in self._not_measured.items()]
-        return lines
-
-    def _write_json(self) -> None:
-        path = self._config.getoption("--ttmem-json")
-        if path is None or hasattr(self._config, "workerinput"):
-            return
-        rows = [
-            {"test": row.test, "device": row.device, "peak_bytes": row.peak, "growth_bytes": row.growth}
-            for row in self._rows
-        ]
-        with open(str(path), "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=2)
-            file.write("\n")
-
-
-def _tests(count: int) -> str:
-    return "1 test" if count == 1 else f"{count} tests"
