@@ -474,6 +474,14 @@ def test_a_project_without_torch_does_not_notice_it(pytester: pytest.Pytester) -
     result.stdout.fnmatch_lines(["1 test not measured: device memory is measured with PyTorch or ttnn: *"])
 
 
+def test_pytest_does_not_warn_if_the_package_is_imported_first(tmp_path: Path) -> None:
+    """`ttmem track -m pytest` imports it, and `TTMEM_TRACK=1`."""
+    (tmp_path / "test_inner.py").write_text("def test_x(): pass\n")
+    program = "import sys, ttmem, pytest; sys.exit(pytest.main(['-W', 'error', '-p', 'no:cacheprovider']))"
+    result = ran([sys.executable, "-c", program], cwd=tmp_path)
+    assert (result.returncode, "warning" in result.stdout) == (0, False), result.stdout
+
+
 def test_it_can_be_disabled(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_inner="import pytest\n" + LIMITED)
     result = pytester.runpytest_inprocess("-p", "no:ttmem", "-p", "no:cacheprovider", "-W", "ignore")
