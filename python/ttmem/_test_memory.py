@@ -96,7 +96,6 @@ class TorchMemory:
         self.tracks_cpu = True
         self._folder = folder
         self._counters: dict[str, int] = {}
-        self._before: dict[str, int] = {}
         self.tracker: MemoryTracker
 
     def begin(self, fixtures: Iterable[object]) -> None:
@@ -115,17 +114,15 @@ class TorchMemory:
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             # Garbage of earlier tests would be freed during this one and lower its figures.
             gc.collect()
-        tracker = self.tracker = trackers.initialize_memory_tracker(self._folder)
+        tracker = trackers.initialize_memory_tracker(self._folder)
         mode = tracker._mode
         if mode is None:
             msg = "the memory tracker did not start"
             raise NotMeasured(msg)
+        self._mode, self._segments, self.tracker = mode, Segments(mode), tracker
         for value in fixtures:
             if isinstance(value, torch.nn.Module):
                 tracker.track_model_with_hooks(value)
-        self._mode = mode
-        self._segments = Segments(mode)
-        self._before = {name: now for name, now, *_ in mode.figures()}
         self._counters = self._read_counters()
         tracker.checkpoint(BEGIN)
 
@@ -188,11 +185,15 @@ class TorchMemory:
         """Returns the tensors of the test that are still live."""
         return [row for row, is_gone in self._at_end(device) if not is_gone]
 
+    def close(self) -> None:
+        """Ends a measurement that failed."""
+        if hasattr(self, "tracker"):
+            self._stop()
+
     def _check(self) -> None:
         from ttmem.tracker import get_memory_tracker
 
         if get_memory_tracker() is not self.tracker or self.tracker._mode is not self._mode:
-            self._segments.close()
             msg = (
                 "the test started or stopped a memory tracker, which ended the measurement; "
                 "use the fixture device_memory instead (device_memory.tracker is the tracker of the test)"
@@ -318,6 +319,11 @@ class GraphMemory:
 
     def end(self) -> None:
         """Does nothing: the capture ended with the call."""
+
+    def close(self) -> None:
+        """Ends a measurement that failed."""
+        if self._captures.usage.is_capturing:
+            self._captures.clear()
 
     def peak_rows(self, device: str) -> list[Row]:
         """Returns the tensors that were live at the peak."""

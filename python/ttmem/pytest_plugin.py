@@ -9,6 +9,7 @@ pytest loads this module at startup, so it imports PyTorch and the tracker only 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -151,25 +152,21 @@ class Measurement:
         fixtures = (getattr(self.item, "funcargs", None) or {}).values()
         try:
             self._folder = _folder(self.item)
-            for memory in memories(self._folder):
+            self.memories = memories(self._folder)
+            for memory in self.memories:
                 memory.begin(fixtures)
-                self.memories.append(memory)
         except Exception as error:  # noqa: BLE001 - a table must not break tests
-            begun, self.memories = self.memories, []
-            self._not_measured(error)
-            for memory in begun:
-                memory.end_call(passed=False, may_shrink=False)
+            self._give_up(error)
         self._check_measured()
 
     def end_call(self, error: BaseException | None) -> None:
         """Ends the call of the test, which may have raised an error. Raises if it exceeded a limit."""
         may_shrink = _may_shrink(self.item)
-        for memory in [*self.memories]:
-            try:
+        try:
+            for memory in self.memories:
                 memory.end_call(passed=error is None, may_shrink=may_shrink)
-            except Exception as reason:  # noqa: BLE001, PERF203 - a table must not break tests
-                self.memories.remove(memory)
-                self._not_measured(reason)
+        except Exception as reason:  # noqa: BLE001 - a table must not break tests
+            self._give_up(reason)
         if error is None:
             self._check_measured()
             self.check(PEAK)
@@ -178,11 +175,16 @@ class Measurement:
         elif "OutOfMemory" in type(error).__name__:
             self._explain()
 
-    def _not_measured(self, error: Exception) -> None:
+    def _give_up(self, error: Exception) -> None:
+        """Ends a measurement that failed."""
         from ttmem._test_memory import NotMeasured
 
         is_ours = isinstance(error, NotMeasured)
         self.not_measured = str(error) if is_ours else f"{type(error).__name__}: {error}"
+        memories, self.memories = self.memories, []
+        for memory in memories:
+            with contextlib.suppress(Exception):
+                memory.close()
 
     def _explain(self) -> None:
         """Adds what held the memory to the report of a test that ran out of it."""
@@ -201,8 +203,12 @@ class Measurement:
         if self.is_pending:
             # They still hold the values of fixtures.
             (getattr(self.item, "funcargs", None) or {}).clear()
-            for memory in self.memories:
-                memory.end()
+            try:
+                for memory in self.memories:
+                    memory.end()
+            except Exception as error:  # noqa: BLE001 - a table must not break tests
+                self._give_up(error)
+            self._check_measured()
             self.check(GROWTH)
 
     def usages(self) -> list[DeviceUsage]:
@@ -278,8 +284,8 @@ def _may_shrink(item: pytest.Item) -> bool:
         return True
     return any(
         fixture.scope == "function"
-        and fixture.func.__module__ not in HARMLESS_MODULES
-        and fixture.func.__name__ != PARAMETER
+        and getattr(fixture.func, "__module__", None) not in HARMLESS_MODULES
+        and getattr(fixture.func, "__name__", None) != PARAMETER
         for fixtures in info.name2fixturedefs.values()
         for fixture in fixtures[-1:]
     )
