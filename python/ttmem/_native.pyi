@@ -105,6 +105,20 @@ class Profile:
 
         """
 
+    def diff(self, after: Profile, *, rank: int | str | None = None) -> dict[str, Any]:
+        """Returns what changed between this profile and another one (docs/diff.md).
+
+        It is the object that `ttmem diff --json` prints.
+
+        Args:
+            after: The second profile, of the same kind of device.
+            rank: The rank: `0` or `"1,0"`. By default, all.
+
+        Raises:
+            Error: The profiles cannot be compared, or the rank does not exist.
+
+        """
+
     def replay(self, *, rank: int = 0) -> dict[str, Any]:
         """Replays all allocations with ttmem's model of tt-metal's allocator (docs/json.md).
 

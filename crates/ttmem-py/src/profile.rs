@@ -1,13 +1,14 @@
 //! `ttmem.Profile`: a profile that was read, and its queries.
 
+use std::cmp::Ordering;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString};
-use ttmem::query::{self, Expectations, ProcessFilter, Request, RunFilter, Summary};
+use ttmem::query::{self, DiffRequest, Expectations, ProcessFilter, Request, RunFilter, Summary};
 use ttmem::report::files::page_of;
 use ttmem::report::{MarkdownSize, json, markdown, title_of};
 use ttmem::store::{clean_name, name_of, write_report};
@@ -33,7 +34,34 @@ impl Profile {
     /// Runs a query on the profile without Python's GIL.
     fn ask<T: Send>(&self, py: Python<'_>, query: impl Send + FnOnce(&model::Profile) -> T) -> T {
         // A query changes nothing, so the profile is valid even after a panic.
-        py.detach(|| query(&self.profile.read().unwrap_or_else(PoisonError::into_inner)))
+        py.detach(|| query(&self.read()))
+    }
+
+    /// Runs a query on two profiles, which are always locked in the same order.
+    fn ask_both<T: Send>(
+        &self,
+        py: Python<'_>,
+        other: &Self,
+        query: impl Send + FnOnce(&model::Profile, &model::Profile) -> T,
+    ) -> T {
+        py.detach(|| match std::ptr::from_ref(self).cmp(&std::ptr::from_ref(other)) {
+            Ordering::Equal => {
+                let both = self.read();
+                query(&both, &both)
+            }
+            Ordering::Less => {
+                let (one, two) = (self.read(), other.read());
+                query(&one, &two)
+            }
+            Ordering::Greater => {
+                let (two, one) = (other.read(), self.read());
+                query(&one, &two)
+            }
+        })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, model::Profile> {
+        self.profile.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,6 +119,23 @@ impl Profile {
         let text = self.ask(py, |profile| {
             let found = query::replayed(profile, rank)?;
             serde_json::to_string(&found).map_err(|error| Error::Bug(error.to_string()))
+        });
+        let text = text.map_err(|error| raised(py, error))?;
+        py.import("json")?.call_method1("loads", (text,))
+    }
+
+    /// What changed between this profile and a later one, as printed by `ttmem diff --json`.
+    #[pyo3(signature = (after, *, rank=None))]
+    fn diff<'py>(
+        &self,
+        py: Python<'py>,
+        after: &Self,
+        rank: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let rank = rank.map(|rank| word_of("rank", &rank)).transpose()?;
+        let text = self.ask_both(py, after, |before, after| {
+            let answer = query::diff(before, after, &DiffRequest { rank })?;
+            serde_json::to_string(&answer).map_err(|error| Error::Bug(error.to_string()))
         });
         let text = text.map_err(|error| raised(py, error))?;
         py.import("json")?.call_method1("loads", (text,))

@@ -3,6 +3,8 @@
 //! First, changes with equal ids are collected: a program has millions of tensors, but few operations and types. The rest
 //! works with texts.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{
     Class, Moment, OpId, PoolId, Rank, ScopeId, Step, StepNumber, StrId, TensorId, TypeId, difference,
@@ -19,10 +21,13 @@ const MIN_SCALED: usize = 2;
 
 /// The changes as rows, the largest effect first.
 pub(super) fn rows(sides: &Both<Side<'_>>, compared: &Compared) -> Vec<ChangeRow> {
-    let facts = Facts { sides: *sides, compared, prefixes: sides.map(prefixes) };
+    let mut facts =
+        Facts { sides: *sides, compared, prefixes: sides.map(prefixes), part_at: FxHashMap::default() };
+    let groups = equal_ids(sides, &compared.changes);
+    facts.part_at = facts.parts_by_place(&groups);
     let mut merged: FxHashMap<Key, Group> = FxHashMap::default();
     let mut order: Vec<Key> = Vec::new();
-    for group in equal_ids(sides, &compared.changes) {
+    for group in groups {
         let key = facts.key(&group);
         merged
             .entry(key.clone())
@@ -154,7 +159,7 @@ pub(super) struct Alike {
 /// The names of a rank's tensors, operations and modules, with all their dotted beginnings.
 fn prefixes(side: Side<'_>) -> FxHashSet<String> {
     let scopes = side.rank.scopes.name.iter().copied();
-    let names: FxHashSet<StrId> = side.rank.tensors.name.iter().flatten().copied().chain(scopes).collect();
+    let names: BTreeSet<StrId> = side.rank.tensors.name.iter().flatten().copied().chain(scopes).collect();
     let mut all = FxHashSet::default();
     for name in names {
         let name = side.profile.text(name);
@@ -168,15 +173,31 @@ pub(super) struct Facts<'a> {
     pub sides: Both<Side<'a>>,
     compared: &'a Compared,
     prefixes: Both<FxHashSet<String>>,
+    /// The new part of the program at a place where operations were added or removed.
+    part_at: FxHashMap<(ChangeKind, usize), String>,
 }
 
 impl Facts<'_> {
+    fn parts_by_place(&self, groups: &[Group]) -> FxHashMap<(ChangeKind, usize), String> {
+        let mut parts = FxHashMap::default();
+        for group in groups.iter().filter(|group| group.kind.is_one_sided()) {
+            let part = self.new_part(&self.shown(group.first()));
+            if let Some((part, place)) = part.zip(self.block(group, 1)) {
+                parts.entry((group.kind, place)).or_insert(part);
+            }
+        }
+        parts
+    }
+
     fn key(&self, group: &Group) -> Key {
         let (sides, pool) = (self.shown(group.first()), self.pool(group.first()));
         match group.kind {
             ChangeKind::Appeared | ChangeKind::Vanished => {
-                let part = self.new_part(&sides).map(|part| Key::Part(group.kind, pool.clone(), part));
-                let block = || self.block(group).map(|block| Key::Block(group.kind, pool.clone(), block));
+                // Operations next to those of a new layer, such as its activation function, belong to it.
+                let next_to = || self.part_at.get(&(group.kind, self.block(group, 1)?)).cloned();
+                let part = self.new_part(&sides).or_else(next_to);
+                let part = part.map(|part| Key::Part(group.kind, pool.clone(), part));
+                let block = || Some(Key::Block(group.kind, pool.clone(), self.block(group, MIN_BLOCK)?));
                 part.or_else(block).unwrap_or_else(|| self.alike(group, pool, &sides))
             }
             ChangeKind::Resized => match scale(&sides) {
@@ -221,7 +242,8 @@ impl Facts<'_> {
     }
 
     /// The place of the operations that were added or removed together with the one that allocates the tensor.
-    fn block(&self, group: &Group) -> Option<usize> {
+    /// There must be at least `min` of them.
+    fn block(&self, group: &Group, min: usize) -> Option<usize> {
         let alignment = &self.compared.alignment;
         let (rank, tensor, paired, unmatched) = match group.first() {
             Both { after: Some(tensor), .. } => {
@@ -236,9 +258,8 @@ impl Facts<'_> {
         let start = place.checked_sub(1).map_or(0, |last| paired[last]);
         let end = paired.get(place).copied().unwrap_or(Step::MAX);
         let first = unmatched.partition_point(|unmatched| *unmatched < start);
-        let count =
-            unmatched[first..].iter().take(MIN_BLOCK).take_while(|unmatched| **unmatched < end).count();
-        (count >= MIN_BLOCK).then_some(place)
+        let count = unmatched[first..].iter().take(min).take_while(|unmatched| **unmatched < end).count();
+        (count >= min).then_some(place)
     }
 
     /// The pool of the tensors; that of the second input, if they differ.

@@ -157,9 +157,9 @@ pub(super) fn verdict(
     changes: &[ChangeRow],
     operations: OperationsDiff,
 ) -> String {
-    let has_changed = |pool: &PoolDiff| pool.change_per_bank.is_some_and(|change| change != 0);
-    let changed = pools.iter().filter(|(_, pool)| !pool.sampled && has_changed(pool));
-    let Some((name, pool)) = changed.max_by_key(|(_, pool)| pool.change_per_bank.map(i64::unsigned_abs))
+    let is_other = |pool: &PoolDiff| pool.change_per_bank.is_some_and(|change| change != 0);
+    let others = pools.iter().filter(|(_, pool)| !pool.sampled && is_other(pool));
+    let Some((name, pool)) = others.max_by_key(|(_, pool)| pool.change_per_bank.map(i64::unsigned_abs))
     else {
         return unchanged(changes, operations);
     };
@@ -171,7 +171,8 @@ pub(super) fn verdict(
     let mut text = format!("The peak of {name} {verb} by {}{per_bank}{share}", size(change.unsigned_abs()));
     let same_sign = |row: &&ChangeRow| row.pool == *name && row.effect_per_bank.signum() == change.signum();
     if let Some(row) = changes.iter().find(same_sign) {
-        text += &format!("; the largest change is {}: {}", row.title, row.detail);
+        text.push_str("; ");
+        text.push_str(&largest(row));
     }
     text + "."
 }
@@ -182,7 +183,11 @@ fn unchanged(changes: &[ChangeRow], operations: OperationsDiff) -> String {
         (None, 0) => "No differences.".into(),
         (None, _) => "The peaks and all tensors are the same; only operations differ.".into(),
         (Some(row), _) => {
-            format!("The peaks are the same; the largest change is {}: {}.", row.title, row.detail)
+            format!("The peaks are the same; {}.", largest(row))
         }
     }
+}
+
+fn largest(row: &ChangeRow) -> String {
+    format!("the largest change is {}: {}", row.title, row.detail)
 }

@@ -102,8 +102,8 @@ fn hashes(side: Side<'_>, op: OpId, scope: Option<ScopeId>) -> [u64; 2] {
 fn align(lists: &Both<Steps>) -> Alignment {
     let all = lists.as_ref().map(|steps| 0..steps.len);
     let mut found = Found::default();
-    for gap in found.add(all, lists.as_ref().map(|steps| &*steps.exact)) {
-        found.add(gap, lists.as_ref().map(|steps| &*steps.similar));
+    for gap in found.add(&all, lists.as_ref().map(|steps| &*steps.exact)) {
+        found.add(&gap, lists.as_ref().map(|steps| &*steps.similar));
     }
     found.pairs.sort_unstable_by_key(|pair| pair.before);
     let step = |pair: &Both<usize>| Both {
@@ -143,7 +143,7 @@ struct Found {
 
 impl Found {
     /// Adds the steps with equal texts in a part of both lists; returns the parts between them that both sides have.
-    fn add(&mut self, part: Both<Range<usize>>, texts: Both<&[u64]>) -> Vec<Both<Range<usize>>> {
+    fn add(&mut self, part: &Both<Range<usize>>, texts: Both<&[u64]>) -> Vec<Both<Range<usize>>> {
         let (tokens, count) = tokens(Both {
             before: &texts.before[part.before.clone()],
             after: &texts.after[part.after.clone()],

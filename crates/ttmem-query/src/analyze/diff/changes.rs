@@ -99,6 +99,11 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
+    /// Whether only one rank has the tensor.
+    pub fn is_one_sided(self) -> bool {
+        matches!(self, Self::Appeared | Self::Vanished)
+    }
+
     /// The kind if the ranks are exchanged.
     #[must_use]
     pub fn mirrored(self) -> Self {
@@ -356,7 +361,7 @@ fn life(side: Side<'_>, tensor: TensorId, steps: &[Step]) -> Life {
     }
 }
 
-fn ty<'a>(side: Side<'a>, tensor: TensorId) -> Option<&'a TensorType> {
+fn ty(side: Side<'_>, tensor: TensorId) -> Option<&TensorType> {
     side.rank.tensors.ty.get(tensor.index()).copied().flatten().and_then(|ty| side.profile.tensor_type(ty))
 }
 
