@@ -43,6 +43,10 @@ class GraphCaptures:
         """Ends the capture and discards everything since the last cut."""
         self._end()
 
+    def warnings(self) -> list[str]:
+        """Returns nothing: ttnn has no values to assume."""
+        return []
+
     def abandon(self) -> None:
         """Does nothing: a forked child cannot use its parent's devices."""
 

@@ -37,6 +37,9 @@ DEFAULT_TRACE_NAME = "END_TRACE"
 """The default name of the last phase."""
 
 ESTIMATED = "These numbers are estimates: nothing was allocated (NO_DISPATCH).\n"
+ASSUMED = "Values that were not computed affect these lines of the program:\n"
+MAX_WARNINGS = 20
+"""The text has no more lines of the program than this."""
 
 
 class RunMode(enum.Enum):
@@ -89,6 +92,9 @@ class Source(Protocol):
     def end(self) -> None:
         """Stops measuring."""
 
+    def warnings(self) -> list[str]:
+        """Returns what the numbers depend on, with the line of the program."""
+
     def abandon(self) -> None:
         """Stops measuring in a forked child."""
 
@@ -139,6 +145,8 @@ class _Captures:
         self.lock = threading.RLock()
         self.source: Source | None = None
         self.is_estimated = False
+        # The warnings of earlier captures whose phases are kept.
+        self._warnings: list[str] = []
         self._capture: int | None = None
 
     def begin(self, *, estimated: bool, source: Source) -> int:
@@ -177,6 +185,7 @@ class _Captures:
                     self._end_source()
                 finally:
                     self.usage.end_and_clear(capture)
+                    self._warnings = []
 
     def clear(self) -> None:
         with self.lock:
@@ -185,6 +194,13 @@ class _Captures:
                 self._end_source()
             finally:
                 self.usage.clear()
+                self._warnings = []
+
+    def warnings(self) -> list[str]:
+        """Returns the warnings of all captures whose phases are kept, each once."""
+        with self.lock:
+            running = self.source.warnings() if self.source is not None else []
+            return list(dict.fromkeys([*self._warnings, *running]))
 
     def _cut(self) -> None:
         if self.source is not None:
@@ -195,6 +211,7 @@ class _Captures:
             self.source.check()
 
     def _end_source(self) -> None:
+        self._warnings = self.warnings()
         source, self.source = self.source, None
         if source is not None:
             try:
@@ -269,7 +286,9 @@ class MemoryUsageTracker:
     def memory_usage_text() -> str:
         """Returns the text that `print_memory_usage` prints."""
         text = _captures.usage.text()
-        return text + ESTIMATED if _captures.is_estimated and _captures.usage.phases() else text
+        if not _captures.is_estimated or not _captures.usage.phases():
+            return text
+        return text + ESTIMATED + _assumed_text(_captures.warnings())
 
     @staticmethod
     def print_memory_usage(file: TextIO | None = None) -> None:
@@ -304,6 +323,14 @@ class MemoryUsageTracker:
         return [name for name, _, _ in _captures.usage.phases()]
 
     @staticmethod
+    def get_warnings() -> list[str]:
+        """Returns the lines of the program whose values NO_DISPATCH captures had to assume.
+
+        Each names the file and line, what was assumed, and how a real run may differ.
+        """
+        return _captures.warnings()
+
+    @staticmethod
     def record_to(path: str | os.PathLike[str]) -> None:
         """Records later captures to a `.ttmem` file: their phases, without tensors. Removes existing phases.
 
@@ -318,6 +345,15 @@ class MemoryUsageTracker:
     def finish() -> None:
         """Completes the recording, if there is one; raises the error that ended it early."""
         _captures.usage.finish()
+
+
+def _assumed_text(warnings: list[str]) -> str:
+    if not warnings:
+        return ""
+    lines = [f"  {warning}\n" for warning in warnings[:MAX_WARNINGS]]
+    if len(warnings) > MAX_WARNINGS:
+        lines.append(f"  and {len(warnings) - MAX_WARNINGS} more (get_warnings() returns all)\n")
+    return ASSUMED + "".join(lines)
 
 
 def memory_snapshot(x: torch.Tensor, fwd_label: str, bwd_label: str) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Counts reads of values that a NO_DISPATCH capture does not compute, by line of the program."""
+"""Finds the lines of the program that depend on values that a NO_DISPATCH capture does not compute."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ TOO_OFTEN = (
     "waits for this one never ends; limit the number of iterations, or capture this part with RunMode.NORMAL"
 )
 
+MAX_LINES = 1_000
+"""Further lines are not listed."""
+
+CONDITION = "a condition is taken as False; a real run may take the other branch and allocate more or less"
+VALUE = "a value is read as NaN (0 as an index); if the program decides by it, a real run may differ"
+SIZE = "the maximum size is used for {}; a real run may allocate less"
+
 
 class Line(NamedTuple):
     """A line that reads a value, and the line of the program that it is called from."""
@@ -42,10 +49,12 @@ class Line(NamedTuple):
 
 
 class Asked:
-    """Counts reads of unknown values by line."""
+    """Counts uses of unknown values by line."""
 
     def __init__(self) -> None:
         self._counts: dict[Line, int] = {}
+        # By line and effect, in the order of the first uses.
+        self._effects: dict[tuple[Line, str], None] = {}
         self._libraries = tuple(libraries())
         places = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
         self._own = tuple(os.path.join(place, "") for place in places)
@@ -56,15 +65,28 @@ class Asked:
 
     def clear(self) -> None:
         self._counts.clear()
+        self._effects.clear()
 
-    def count(self) -> None:
+    def warnings(self) -> list[str]:
+        """Returns each line that depends on unknown values, and how this affects the numbers."""
+        return [f"{line}: {effect}" for line, effect in self._effects]
+
+    def read(self, effect: str) -> Line:
         """Counts the line that currently reads a value; raises `RuntimeError` after too many reads."""
-        line = self._line()
+        line = self.depends(effect)
         count = self._counts[line] = self._counts.get(line, 0) + 1
         if count == ASKED_OFTEN:
             logger.warning(OFTEN, line, count, MAX_ASKED)
         if count > MAX_ASKED:
             raise RuntimeError(TOO_OFTEN.format(line=line, count=count))
+        return line
+
+    def depends(self, effect: str) -> Line:
+        """Records that the current line depends on unknown values. Returns the line."""
+        line = self._line()
+        if len(self._effects) < MAX_LINES:
+            self._effects[line, effect] = None
+        return line
 
     def _line(self) -> Line:
         frame = sys._getframe(1)

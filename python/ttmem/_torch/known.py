@@ -21,7 +21,9 @@ aten = torch.ops.aten
 
 MAX_ELEMENTS = 1 << 16
 """Larger tensors have no known values, so that a capture does not use the memory that it estimates."""
-MAX_BYTES = 16 * MAX_ELEMENTS
+MAX_WHOLE = 1 << 20
+"""The same for integers and booleans: models read the attention mask of a batch, which may be larger."""
+MAX_ITEM = 16
 CONTENTS = "_ttmem_contents"
 REAL = (torch.Tensor, torch.nn.Parameter)
 
@@ -132,8 +134,8 @@ def stand_in(tensor: torch.Tensor, real: torch.Tensor) -> None:
         if contents is None:
             contents = Contents(Captures.now)
             is_number = storage.nbytes() == real.itemsize
-            is_whole = not (real.dtype.is_floating_point or real.dtype.is_complex)
-            if (is_whole or is_number) and storage.nbytes() <= MAX_BYTES:
+            may_keep = storage.nbytes() <= MAX_ITEM * _max_elements(real)
+            if (_is_whole(real) or is_number) and may_keep:
                 contents.whole = storage.cpu().clone()  # type: ignore[no-untyped-call]
             setattr(storage, CONTENTS, contents)
         setattr(tensor.untyped_storage(), CONTENTS, contents)
@@ -162,7 +164,9 @@ def _contents(tensor: object) -> Contents | None:
 
 
 def _view_of(contents: Contents, tensor: Any) -> torch.Tensor | None:
-    if contents.whole is None or tensor.numel() > MAX_ELEMENTS or tensor.is_conj() or tensor.is_neg():
+    if contents.whole is None or tensor.numel() > _max_elements(tensor):
+        return None
+    if tensor.is_conj() or tensor.is_neg():
         return None
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         view = torch.empty(0, dtype=tensor.dtype)
@@ -324,10 +328,18 @@ def _is_computable(func: Any) -> bool:
 
 
 def _can_be_known(tensor: torch.Tensor) -> bool:
-    if tensor.layout is not torch.strided or tensor.numel() > MAX_ELEMENTS:
+    if tensor.layout is not torch.strided or tensor.numel() > _max_elements(tensor):
         return False
     with torch._C.DisableTorchFunction():
-        return tensor.untyped_storage().nbytes() <= MAX_BYTES
+        return tensor.untyped_storage().nbytes() <= MAX_ITEM * _max_elements(tensor)
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+
+
+def _max_elements(tensor: torch.Tensor) -> int:
+    return MAX_WHOLE if _is_whole(tensor) else MAX_ELEMENTS
 
 
 def _covers_its_storage(tensor: torch.Tensor) -> bool:

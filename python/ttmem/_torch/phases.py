@@ -110,6 +110,10 @@ class Phases:
                 most,
             )
 
+    def warnings(self) -> list[str]:
+        """Returns the lines of the program whose values a NO_DISPATCH capture had to assume."""
+        return self._pretence.warnings() if self._pretence is not None else []
+
     def abandon(self) -> None:
         """Removes all hooks in a forked child."""
         if self._pretence is not None:

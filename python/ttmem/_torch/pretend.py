@@ -26,7 +26,8 @@ from torch.utils.data import DataLoader, dataloader
 
 from ttmem._frames import leave
 from ttmem._torch import known
-from ttmem._torch.asked import Asked
+from ttmem._torch.as_real import AsReal
+from ttmem._torch.asked import CONDITION, SIZE, VALUE, Asked
 from ttmem._torch.compiled import AsWritten
 
 if TYPE_CHECKING:
@@ -37,13 +38,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ttmem")
 aten = torch.ops.aten
 
+# The types of tensors that select one position if they have a single element.
+POSITIONS = (torch.int8, torch.int16, torch.int32, torch.int64)
 UNKNOWN = (
-    "the program reads a tensor value in a NO_DISPATCH capture, which computes no values; the result is NaN "
-    "(False for booleans, 0 for indices). This warning is shown once"
+    "%s: the program reads a tensor value in a NO_DISPATCH capture, which computes no values; the result is "
+    "NaN (False for booleans, 0 for indices). This warning is shown once; print_memory_usage() lists all "
+    "lines"
 )
 LARGEST = (
-    "the size of a result depends on values that a NO_DISPATCH capture does not compute (%s): "
-    "the maximum size is used, so the estimate may be too high. This warning is shown once"
+    "%s: the size of a result depends on values that a NO_DISPATCH capture does not compute (%s): the "
+    "maximum size is used, so the estimate may be too high. This warning is shown once; "
+    "print_memory_usage() lists all lines"
 )
 OUTSIDE = (
     "this tensor was created in a NO_DISPATCH capture: it has a shape but no values; "
@@ -68,6 +73,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         self.watcher: Mode | None = None
         self._said: set[str] = set()
         self._asked = Asked()
+        self._as_real = AsReal(self)
         _forget_results(self.fake_tensor_converter)
 
     def begin(self, watcher: Mode | None) -> None:
@@ -76,11 +82,13 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         self._said.clear()
         self._asked.clear()
         known.begin()
+        self._as_real.begin()
         self.__enter__()
 
     def end(self) -> None:
         """Ends the capture. Tensors created in it stay without values."""
         self.__exit__(None, None, None)
+        self._as_real.end()
         self.is_on, self.watcher = False, None
 
     def __torch_dispatch__(  # type: ignore[override]
@@ -95,6 +103,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
     def _estimate(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any] | None) -> Any:
         if not self.is_on:
             self.say(USED)
+        self._as_real.look()
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
             return self._real_value(args[0])
         kwargs = kwargs or {}
@@ -145,8 +154,17 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         largest = _largest(func, args)
         if largest is None:
             raise DynamicOutputShapeException(func)
-        self.say(LARGEST, func)
+        self.says_largest(func)
         return largest
+
+    def says_largest(self, what: object) -> None:
+        """Warns that the maximum size is used for a result."""
+        name = getattr(what, "overloadpacket", what)
+        self.say(LARGEST, self._asked.depends(SIZE.format(name)), name)
+
+    def warnings(self) -> list[str]:
+        """Returns the lines that depend on unknown values."""
+        return self._asked.warnings()
 
     def from_real(self, real: torch.Tensor) -> torch.Tensor:
         """Returns a stand-in without memory for a real tensor."""
@@ -185,9 +203,9 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         """Returns a placeholder for an unknown value, with a warning."""
         if not self.is_on:
             raise RuntimeError(OUTSIDE)
-        self.say(UNKNOWN)
-        self._asked.count()
-        return False if dtype is torch.bool else math.nan
+        is_truth = dtype is torch.bool
+        self.say(UNKNOWN, self._asked.read(CONDITION if is_truth else VALUE))
+        return False if is_truth else math.nan
 
     def say(self, what: str, *args: object) -> None:
         """Logs a warning once per capture."""
@@ -234,6 +252,10 @@ def _largest(func: Any, args: Any) -> Any:
     return None
 
 
+def _is_unknown(bound: object) -> bool:
+    return isinstance(bound, FakeTensor) and known.value_of(bound) is None
+
+
 class Unknowns(TorchFunctionMode):
     """Handles reads of tensor values from Python that PyTorch would reject."""
 
@@ -255,7 +277,7 @@ class Unknowns(TorchFunctionMode):
     ) -> Any:
         answer = self._answers.get(func)
         try:
-            if answer is not None and isinstance(args[0], FakeTensor):
+            if answer is not None and (isinstance(args[0], FakeTensor) or func is torch.Tensor.__getitem__):
                 return answer(*args)
             return func(*args, **(kwargs or {}))
         except BaseException as error:
@@ -267,20 +289,20 @@ class Unknowns(TorchFunctionMode):
         return 0 if math.isnan(value) else int(value)
 
     def _part(self, x: torch.Tensor, index: Any) -> torch.Tensor:
-        """Returns a slice; unknown bounds give the largest possible one."""
+        """Returns a slice; unknown bounds give the largest possible one, and unknown positions the first."""
         parts = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(part, slice) and self._is_unknown(part) for part in parts):
-            self._pretend.say(LARGEST, "a slice")
-            whole = tuple(
-                slice(None) if isinstance(part, slice) and self._is_unknown(part) else part for part in parts
-            )
-            index = whole if isinstance(index, tuple) else whole[0]
+        known_parts = tuple(self._known_part(part) for part in parts)
+        if any(new is not old for new, old in zip(known_parts, parts, strict=True)):
+            index = known_parts if isinstance(index, tuple) else known_parts[0]
         return torch.Tensor.__getitem__(x, index)
 
-    @staticmethod
-    def _is_unknown(part: slice) -> bool:
-        bounds = (part.start, part.stop, part.step)
-        return any(isinstance(bound, FakeTensor) and known.value_of(bound) is None for bound in bounds)
+    def _known_part(self, part: Any) -> Any:
+        if isinstance(part, slice) and any(map(_is_unknown, (part.start, part.stop, part.step))):
+            self._pretend.says_largest("a slice")
+            return slice(None)
+        is_position = isinstance(part, FakeTensor) and part.dim() == 0 and part.dtype in POSITIONS
+        # Every position gives a result of the same size.
+        return 0 if is_position and _is_unknown(part) else part
 
     def _text(self, x: torch.Tensor, how: str) -> str:
         return format(x.item(), how) if x.dim() == 0 else format(repr(x), how)
@@ -333,6 +355,10 @@ class Pretence:
         self._pretend.end()
         if self._as_written is not None:
             self._as_written.undo()
+
+    def warnings(self) -> list[str]:
+        """Returns the lines of the program whose unknown values affect the numbers."""
+        return self._pretend.warnings()
 
     def _replace(self, owner: type, name: str, ours: Callable[..., Any]) -> None:
         self._replaced.append((owner, name, owner.__dict__.get(name), ours))
