@@ -114,10 +114,9 @@ class Modules:
         if forward is None:
             return
         inside, this = [], weakref.ref(model)
-        own = self._names.of(model)
-        for path, module in model.named_modules():
-            forward.know(module, f"{own.prefix}{path}" if path else own.name, module is model)
-            inside.append((weakref.ref(module), f"{own.prefix}{path}." if path else own.prefix))
+        for module, name, prefix in self._names.inside(model):
+            forward.know(module, name, module is model)
+            inside.append((weakref.ref(module), prefix))
             self._model_of[module] = this
         self._models[model] = inside
         self._had[model] = forward.fingerprint(inside)
