@@ -122,6 +122,24 @@ class TestKnownValues:
             y.zero_()
             assert y.tolist() == [0.0] * 4
 
+    def test_what_is_at_an_unknown_position_is_unknown(self) -> None:
+        weights, lengths = torch.ones(4, 3), torch.tensor([7, 8, 9])
+        with capture():
+            unknown = torch.randint(3, ())
+            table = torch.arange(3)
+            for part in (table[unknown], lengths[unknown], table.view(3, 1)[unknown].view(1)[0]):
+                assert math.isnan((part + 1).item())
+            assert table.tolist() == [0, 1, 2]
+            assert (lengths + 0).tolist() == [7, 8, 9]
+            assert weights[unknown].shape == (3,)
+            assert weights[unknown, 1:].shape == (2,)
+            table[unknown] = 5
+            assert math.isnan(table[0].item())
+            view = torch.zeros(2, 2)
+            view[unknown] += 1
+            assert math.isnan(view[1, 1].item())
+        assert lengths.tolist() == [7, 8, 9]
+
     def test_one_operand_may_decide(self) -> None:
         with capture():
             unknown = torch.randn(3) > 0

@@ -25,6 +25,8 @@ MAX_WHOLE = 1 << 20
 """The same for integers and booleans: models read the attention mask of a batch, which may be larger."""
 MAX_ITEM = 16
 CONTENTS = "_ttmem_contents"
+UNCERTAIN = "_ttmem_uncertain"
+"""The attribute of views whose position in their storage is unknown."""
 REAL = (torch.Tensor, torch.nn.Parameter)
 
 FILLED: dict[Any, Any] = {
@@ -95,8 +97,16 @@ def begin() -> None:
 
 def value_of(tensor: object) -> torch.Tensor | None:
     """Returns the known value of a tensor without memory, as a real CPU tensor; `None` if unknown."""
-    contents = _contents(tensor) if isinstance(tensor, FakeTensor) else None
+    if not isinstance(tensor, FakeTensor) or UNCERTAIN in tensor.__dict__:
+        return None
+    contents = _contents(tensor)
     return None if contents is None else _view_of(contents, tensor)
+
+
+def at_unknown_position(tensor: torch.Tensor) -> torch.Tensor:
+    """Marks a view as one whose position is unknown, and therefore its value. Returns it."""
+    setattr(tensor, UNCERTAIN, True)
+    return tensor
 
 
 def value_of_real(tensor: torch.Tensor) -> tuple[bool, torch.Tensor | None]:
@@ -176,13 +186,14 @@ def _view_of(contents: Contents, tensor: Any) -> torch.Tensor | None:
 class Operation:
     """An operation about to run without memory, and the known values of its arguments."""
 
-    __slots__ = ("_args", "_func", "_kwargs", "_values")
+    __slots__ = ("_args", "_func", "_kwargs", "_tensors", "_values")
 
     def __init__(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Looks up the argument values now, because the operation may change them."""
         self._func, self._args, self._kwargs = func, args, kwargs
-        tensors = [arg for arg in _pytree.tree_leaves((args, kwargs)) if isinstance(arg, torch.Tensor)]
-        self._values = {id(tensor): value_of(tensor) for tensor in tensors}
+        leaves = _pytree.tree_leaves((args, kwargs))
+        self._tensors = [arg for arg in leaves if isinstance(arg, torch.Tensor)]
+        self._values = {id(tensor): value_of(tensor) for tensor in self._tensors}
 
     @property
     def is_known(self) -> bool:
@@ -198,6 +209,9 @@ class Operation:
     def follow(self, result: Any) -> None:
         """Stores the known values of the result, which has no memory, and removes outdated ones."""
         func = self._func
+        if any(UNCERTAIN in arg.__dict__ for arg in self._tensors):
+            # The position of a view of such a view is also unknown.
+            _pytree.tree_map_only(FakeTensor, at_unknown_position, result)
         if not isinstance(func, torch._ops.OpOverload):
             self._forget_written()
             return

@@ -256,6 +256,11 @@ def _is_unknown(bound: object) -> bool:
     return isinstance(bound, FakeTensor) and known.value_of(bound) is None
 
 
+def _is_position(part: object) -> bool:
+    """Whether an index is one position that is unknown."""
+    return isinstance(part, FakeTensor) and part.dim() == 0 and part.dtype in POSITIONS and _is_unknown(part)
+
+
 class Unknowns(TorchFunctionMode):
     """Handles reads of tensor values from Python that PyTorch would reject."""
 
@@ -270,14 +275,17 @@ class Unknowns(TorchFunctionMode):
             tensor.numpy: self._array,
             tensor.__array__: self._array,
             tensor.__getitem__: self._part,
+            tensor.__setitem__: self._put,
         }
+        # Here, the index may be without memory, and the tensor real.
+        self._indexing = (tensor.__getitem__, tensor.__setitem__)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         answer = self._answers.get(func)
         try:
-            if answer is not None and (isinstance(args[0], FakeTensor) or func is torch.Tensor.__getitem__):
+            if answer is not None and (isinstance(args[0], FakeTensor) or func in self._indexing):
                 return answer(*args)
             return func(*args, **(kwargs or {}))
         except BaseException as error:
@@ -290,19 +298,32 @@ class Unknowns(TorchFunctionMode):
 
     def _part(self, x: torch.Tensor, index: Any) -> torch.Tensor:
         """Returns a slice; unknown bounds give the largest possible one, and unknown positions the first."""
+        found, is_position = self._known_index(index)
+        part = torch.Tensor.__getitem__(x, found)
+        return known.at_unknown_position(part) if is_position else part
+
+    def _put(self, x: torch.Tensor, index: Any, value: Any) -> None:
+        """Writes to a slice. At an unknown position, any element may have changed."""
+        found, is_position = self._known_index(index)
+        torch.Tensor.__setitem__(x, found, value)
+        if is_position:
+            known.forget(x)
+
+    def _known_index(self, index: Any) -> tuple[Any, bool]:
+        """Returns an index without unknown values, and whether it had an unknown position."""
         parts = index if isinstance(index, tuple) else (index,)
-        known_parts = tuple(self._known_part(part) for part in parts)
-        if any(new is not old for new, old in zip(known_parts, parts, strict=True)):
-            index = known_parts if isinstance(index, tuple) else known_parts[0]
-        return torch.Tensor.__getitem__(x, index)
+        found = tuple(map(self._known_part, parts))
+        if all(new is old for new, old in zip(found, parts, strict=True)):
+            return index, False
+        is_position = any(map(_is_position, parts))
+        return found if isinstance(index, tuple) else found[0], is_position
 
     def _known_part(self, part: Any) -> Any:
         if isinstance(part, slice) and any(map(_is_unknown, (part.start, part.stop, part.step))):
             self._pretend.says_largest("a slice")
             return slice(None)
-        is_position = isinstance(part, FakeTensor) and part.dim() == 0 and part.dtype in POSITIONS
         # Every position gives a result of the same size.
-        return 0 if is_position and _is_unknown(part) else part
+        return 0 if _is_position(part) else part
 
     def _text(self, x: torch.Tensor, how: str) -> str:
         return format(x.item(), how) if x.dim() == 0 else format(repr(x), how)
