@@ -382,6 +382,19 @@ class Watch:
     def only_counters(self) -> None:
         """Records every reading of counters as a step, because there are no other steps."""
 
+    def launch(
+        self,
+        argv: list[str],
+        *,
+        pid: int | None,
+        rank: int | None,
+        local_rank: int | None,
+        world_size: int | None,
+        host: str | None,
+        versions: tuple[str | None, str | None, str | None, str | None],
+    ) -> None:
+        """Records the process; versions are those of Python, PyTorch, the device runtime and the driver."""
+
     def allocator_rules(
         self,
         pool: str,

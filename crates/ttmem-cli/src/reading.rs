@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use ttmem::model::Profile;
+use ttmem::model::words::counted_as;
 use ttmem::read::{self, Options, Progress};
 use ttmem::{Error, Result};
 
@@ -45,15 +46,30 @@ pub(crate) struct Opened {
     pub exit_code: u8,
 }
 
-/// The files of inputs: a folder of memory snapshots stands for the snapshots in it.
+/// The files of inputs: a folder of memory snapshots stands for the snapshots in it, and a folder of recordings for those
+/// of the newest program with several ranks.
 pub(crate) fn expanded(inputs: &[&str]) -> Vec<String> {
     let files = |input: &&str| {
-        let snapshots = read::snapshots_in(Path::new(input));
-        let is_one = snapshots.is_empty();
-        let names = snapshots.into_iter().map(|path| path.to_string_lossy().into_owned());
+        let mut found = read::snapshots_in(Path::new(input));
+        if found.is_empty() {
+            found = recordings_of_ranks(input);
+        }
+        let is_one = found.is_empty();
+        let names = found.into_iter().map(|path| path.to_string_lossy().into_owned());
         names.chain(is_one.then(|| (*input).to_owned()))
     };
     inputs.iter().flat_map(files).collect()
+}
+
+/// The recordings of the newest program with several ranks in a folder.
+pub(crate) fn recordings_of_ranks(folder: &str) -> Vec<PathBuf> {
+    let found = read::ranks_in(Path::new(folder));
+    if !found.files.is_empty() && found.others > 0 {
+        let others =
+            counted_as(found.others, "recording of another program is", "recordings of other programs are");
+        console::note(&format!("{folder}: {others} not included; pass their files to see them"));
+    }
+    found.files
 }
 
 /// Opens several files. An error is printed, so that the other files are still reported; the error of an only file is

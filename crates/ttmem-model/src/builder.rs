@@ -253,10 +253,15 @@ fn apply_on_cores(rank: &mut Rank, event: RankEvent) -> Option<()> {
     Some(())
 }
 
-/// Applies an event about times, or about the program's calls.
+/// Applies an event about times, or about the program and its calls.
 fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
     match event {
         RankEvent::Began(unix) => rank.began = Some(unix),
+        RankEvent::Launch(launch) => {
+            rank.label = rank.label.or(launch.label);
+            rank.launch = Some(launch);
+        }
+        RankEvent::LaunchArgument(argument) => rank.launch_arguments.push(argument),
         RankEvent::Lane { name } => rank.lanes.push(name),
         RankEvent::Scope(scope) => {
             if let Some(parent) = scope.parent {
@@ -490,6 +495,8 @@ impl Rank {
 
     fn replay_in_time(&self, say: &mut dyn FnMut(RankEvent) -> Result<()>) -> Result<()> {
         self.began.iter().try_for_each(|&unix| say(RankEvent::Began(unix)))?;
+        self.launch.iter().try_for_each(|&launch| say(RankEvent::Launch(launch)))?;
+        self.launch_arguments.iter().try_for_each(|&argument| say(RankEvent::LaunchArgument(argument)))?;
         self.lanes.iter().try_for_each(|&name| say(RankEvent::Lane { name }))?;
         self.scopes.iter().try_for_each(|scope| say(RankEvent::Scope(scope)))?;
         self.calls.iter().try_for_each(|call| say(RankEvent::Call(call)))?;

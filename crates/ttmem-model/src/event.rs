@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     Alias, AllocationTotals, AllocatorRules, Argument, BankLayout, Block, ByteRange, Call, CallId,
     CallTotals, Carried, Class, CoreMemory, CutOut, Derivation, Expected, FailureContext, Fault, FaultDetail,
-    Frame, HistoryRow, Label, Ledger, MemorySetting, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals,
-    Origin, Outcome, Phase, Placement, PoolId, ProcessUse, ProgramBuffer, RankId, Reading, ReportedPart,
-    ReservedSegment, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage,
-    Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks, Usage,
-    Warning,
+    Frame, HistoryRow, Label, Launch, Ledger, MemorySetting, ModuleId, Moment, Nanoseconds, Op, OpStack,
+    OpTotals, Origin, Outcome, Phase, Placement, PoolId, ProcessUse, ProgramBuffer, RankId, Reading,
+    ReportedPart, ReservedSegment, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot,
+    Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks,
+    Usage, Warning,
 };
 use crate::error::Result;
 
@@ -206,6 +206,10 @@ pub enum RankEvent {
     ReportedPart(u32, ReportedPart),
     /// A setting of the program that an error ended.
     MemorySetting(u32, MemorySetting),
+    /// How the program was launched.
+    Launch(Launch),
+    /// An argument of the program, in order; the first is its name.
+    LaunchArgument(StrId),
 }
 
 /// The source of a profile.

@@ -199,6 +199,8 @@ kinds! {
     103 [Event::Of(rank, RankEvent::AllocatorRules(pool, rules))] (rank, pool, rules);
     104 [Event::Of(rank, RankEvent::Reserved(segment))] (rank, segment);
     105 [Event::Of(rank, RankEvent::FailureContext(fault, context))] (rank, fault, context);
+    106 [Event::Of(rank, RankEvent::Launch(launch))] (rank, launch);
+    107 [Event::Of(rank, RankEvent::LaunchArgument(argument))] (rank, argument);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

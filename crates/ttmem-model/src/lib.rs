@@ -16,8 +16,10 @@ pub mod frame;
 mod history;
 mod home;
 mod ids;
+mod launch;
 mod ledger;
 mod memory_size;
+mod merge;
 mod op;
 mod pool;
 mod profile;
@@ -49,6 +51,7 @@ pub use ids::{
     ByteRange, Bytes, CallId, FrameId, LaneId, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId,
     ScopeId, SessionId, StackId, Step, StrId, TensorId, TypeId, difference,
 };
+pub use launch::Launch;
 pub use ledger::{Amount, FailureContext, FaultLedger, Ledger, MemorySetting, ProcessUse, ReportedPart};
 pub use memory_size::MemorySize;
 pub use op::{Layout, Op, OpKind, Ops, TensorType};

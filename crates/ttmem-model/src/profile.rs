@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CoreMemory,
-    CutOut, Derivations, Expected, Fault, FaultDetail, FaultLedger, FromStep, History, Labels, Module,
-    ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool, PoolId,
-    Position, ProgramBuffers, ReservedSegments, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen,
-    Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType,
+    CutOut, Derivations, Expected, Fault, FaultDetail, FaultLedger, FromStep, History, Labels, Launch,
+    Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool,
+    PoolId, Position, ProgramBuffers, ReservedSegments, Restored, Run, RunId, ScopeId, ScopeKind, Scopes,
+    Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType,
     Tensors, Thinned, TtnnPeaks, TypeId, Usages, Warning,
 };
 
@@ -39,7 +39,7 @@ pub struct Profile {
 /// One rank: a process with its own device memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
-    /// The label in the log (`1,0`), if lines are tagged.
+    /// The label in the log (`1,0`), if lines are tagged, or the number of the rank of a recording.
     pub label: Option<StrId>,
     /// The number of its process in the log, counted from 1; `None` if the log has only one.
     pub process: Option<u32>,
@@ -87,6 +87,10 @@ pub struct Rank {
     pub reserved: ReservedSegments,
     /// The start of the recording, in nanoseconds of Unix time.
     pub began: Option<u64>,
+    /// How the program was launched.
+    pub launch: Option<Launch>,
+    /// The arguments of the program; the first is its name.
+    pub launch_arguments: Vec<StrId>,
     /// The names of threads and streams.
     pub lanes: Vec<StrId>,
     /// The program's scope tree.

@@ -3,11 +3,12 @@
 //! All sizes are in bytes: `_per_bank` for one bank, `_total` for one device. `None` means unknown, never zero.
 
 use serde::Serialize;
-use ttmem_model::{Block, Class, Position, Step};
+use ttmem_model::{Block, Class, Position, Profile, Rank, Step, StrId};
 
 use super::about::Extent;
 use super::allocations::Allocations;
 use super::clash::Clash;
+use super::comparison::Comparison;
 use super::device::DeviceKind;
 use super::l1::L1Summary;
 use super::ledger::LedgerSummary;
@@ -28,6 +29,9 @@ pub struct Summary {
     pub schema: u32,
     /// The input files.
     pub source: SourceSummary,
+    /// How the worst rank differs from the others, if the input has several ranks of a PyTorch program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
     /// One entry per rank.
     pub ranks: Vec<RankSummary>,
 }
@@ -74,6 +78,9 @@ pub struct RankSummary {
     pub format: String,
     /// The kind of device it ran on.
     pub device: Option<DeviceKind>,
+    /// The process that wrote a recording; omitted for other inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<LaunchSummary>,
     /// The number of top-level program runs.
     pub runs: usize,
     /// How often the sequence of programs ran.
@@ -133,6 +140,69 @@ pub struct RankSummary {
     pub ran: Vec<Ran>,
     /// Suggested changes, most important first.
     pub suggestions: Vec<Suggestion>,
+}
+
+/// The process that wrote a recording. What is unknown is null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct LaunchSummary {
+    /// The arguments of the program; the first is its name.
+    pub argv: Vec<String>,
+    /// The process id.
+    pub pid: Option<u32>,
+    /// The number of the rank.
+    pub rank: Option<u32>,
+    /// The number of the rank on its host.
+    pub local_rank: Option<u32>,
+    /// The number of ranks.
+    pub world_size: Option<u32>,
+    /// The name of the host.
+    pub host: Option<String>,
+    /// The version of Python.
+    pub python: Option<String>,
+    /// The version of PyTorch.
+    pub torch: Option<String>,
+    /// The device runtime that PyTorch was built for: `CUDA 13.0`.
+    pub runtime: Option<String>,
+    /// The version of the device driver.
+    pub driver: Option<String>,
+}
+
+impl LaunchSummary {
+    /// The process of a rank, if it is known.
+    pub(crate) fn of(profile: &Profile, rank: &Rank) -> Option<Self> {
+        let launch = rank.launch?;
+        let text = |id: StrId| profile.text(id).to_owned();
+        Some(Self {
+            argv: rank.launch_arguments.iter().copied().map(text).collect(),
+            pid: launch.pid,
+            rank: launch.rank,
+            local_rank: launch.local_rank,
+            world_size: launch.world_size,
+            host: launch.host.map(text),
+            python: launch.python.map(text),
+            torch: launch.torch.map(text),
+            runtime: launch.runtime.map(text),
+            driver: launch.driver.map(text),
+        })
+    }
+
+    /// The process in a line: `rank 3 of 8 on gpu-7, Python 3.13.1, PyTorch 2.9.0, CUDA 13.0, driver 580.65.06`.
+    pub fn text(&self) -> String {
+        let host = self.host.as_ref().map(|host| format!("on {host}"));
+        let rank = self.rank.zip(self.world_size.filter(|size| *size > 1));
+        let rank = rank.map(|(rank, size)| format!("rank {rank} of {size}"));
+        let place: Vec<String> = rank.into_iter().chain(host).collect();
+        let named = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name}{value}"));
+        let versions = [
+            named("Python ", &self.python),
+            named("PyTorch ", &self.torch),
+            self.runtime.clone(),
+            named("driver ", &self.driver),
+        ];
+        let place = Some(place.join(" ")).filter(|place| !place.is_empty());
+        place.into_iter().chain(versions.into_iter().flatten()).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A moment that the program named.

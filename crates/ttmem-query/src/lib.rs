@@ -8,6 +8,7 @@ mod allocations;
 pub mod analyze;
 mod answer;
 mod clash;
+mod comparison;
 mod device;
 mod device_use;
 mod diff;
@@ -52,12 +53,13 @@ pub use analyze::fragmentation::Severity;
 pub use analyze::reserved::ReservedPool;
 pub use answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
-    FaultSummary, Fragmentation, Increase, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary,
-    PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary, ResidueRow,
-    SessionSummary, SourceSummary, Suggestion, SuggestionGroup, SuggestionTensor, Summary, Suspect,
-    WarningSummary, Weight, Weights,
+    FaultSummary, Fragmentation, Increase, LaunchSummary, LiveTensor, MadeIn, Oom, OpCount, Outside,
+    OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary,
+    ResidueRow, SessionSummary, SourceSummary, Suggestion, SuggestionGroup, SuggestionTensor, Summary,
+    Suspect, WarningSummary, Weight, Weights,
 };
 pub use clash::{Clash, ClashLine, ClashPart};
+pub use comparison::{ClassComparison, Comparison};
 pub use device::DeviceKind;
 pub use device_use::DeviceUse;
 pub use diff::{

@@ -11,6 +11,7 @@ use ttmem_model::{
     Reading, ScopeId, ScopeKind, StepNumber, StrId, TensorId, difference,
 };
 
+use super::answer::LaunchSummary;
 use crate::analyze::contents::{Content, contents, totals};
 use crate::analyze::scopes;
 
@@ -55,6 +56,8 @@ struct Metadata {
     invocations_listed_at_most: usize,
     /// The recording is complete from this time on, and thinned before it. Null if it is complete from the start.
     detail_since_ns: Option<Nanoseconds>,
+    /// The process that was tracked.
+    launch: Option<LaunchSummary>,
     warnings: Vec<String>,
 }
 
@@ -174,6 +177,7 @@ pub fn memory_profile(profile: &Profile, is_running: bool) -> Option<MemoryProfi
         began_unix_ns: rank.began,
         invocations_listed_at_most: MAX_CALLS,
         detail_since_ns: rank.thinned.map(|thinned| thinned.since),
+        launch: LaunchSummary::of(profile, rank),
         warnings: warnings.iter().map(|warning| warning.message.clone()).collect(),
     };
     let scopes = scopes::totals(rank);

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::str::FromStr;
 
-use ttmem_model::{CurveKind, Profile, Rank};
+use ttmem_model::{Profile, Rank, Source};
 
+use super::operations::highest_peak;
 use crate::analyze::oom;
 
 /// The processes to include, if several processes wrote one log.
@@ -52,6 +53,13 @@ pub fn process(rank: &Rank) -> u32 {
 /// memory come first, then those of the others, latest first.
 pub fn in_order(profile: &Profile) -> Vec<&Rank> {
     let mut ranks: Vec<&Rank> = profile.ranks.iter().filter(|rank| rank.has_content()).collect();
+    if ranks.len() > 1 && ranks.iter().all(|rank| rank.launch.is_some()) {
+        ranks.sort_by_cached_key(|rank| {
+            let label = rank.label.map(|label| RankOrder::of(profile.text(label)));
+            (severity(profile, rank), label)
+        });
+        return ranks;
+    }
     let failed = |rank: &&&Rank| oom::fatal(rank).is_some();
     let leading = ranks.iter().filter(failed).map(|rank| process(rank)).max();
     ranks.sort_by_cached_key(|rank| {
@@ -76,8 +84,7 @@ pub fn files_in_order(profiles: &[Profile]) -> Vec<&Profile> {
     };
     let mut tagged: Vec<(RankOrder, &Profile)> =
         profiles.iter().filter_map(|profile| Some((rank(profile)?, profile))).collect();
-    let is_snapshot = |profile: &Profile| profile.source.format == "torch_snapshot";
-    if profiles.len() > 1 && profiles.iter().all(is_snapshot) {
+    if profiles.len() > 1 && are_of_one_program(profiles) {
         return by_severity(profiles);
     }
     if tagged.is_empty() {
@@ -90,14 +97,26 @@ pub fn files_in_order(profiles: &[Profile]) -> Vec<&Profile> {
     profiles.iter().map(next).collect()
 }
 
-/// Snapshots of several ranks: those that ran out of memory first, then those with the highest peaks.
+/// Whether inputs are usually the ranks of one PyTorch program: snapshots, or recordings of processes.
+pub(crate) fn are_of_one_program(profiles: &[Profile]) -> bool {
+    let is_snapshot = |profile: &Profile| profile.source.format == "torch_snapshot";
+    let is_recording = |profile: &Profile| {
+        profile.source.format == Source::RECORDING && profile.ranks.iter().all(|rank| rank.launch.is_some())
+    };
+    profiles.iter().all(is_snapshot) || profiles.iter().all(is_recording)
+}
+
+/// The order of ranks: those that ran out of memory first, then those with the highest peaks.
+fn severity(profile: &Profile, rank: &Rank) -> (bool, Reverse<Option<u64>>) {
+    (oom::fatal(rank).is_none(), Reverse(highest_peak(profile, rank)))
+}
+
+/// The files of several ranks: those that ran out of memory first, then those with the highest peaks.
 fn by_severity(profiles: &[Profile]) -> Vec<&Profile> {
     let mut sorted = by_numbers_in_names(profiles);
     sorted.sort_by_cached_key(|profile| {
-        let ran_out = profile.ranks.iter().any(|rank| oom::fatal(rank).is_some());
-        let pools = profile.ranks.iter().flat_map(|rank| &rank.pools);
-        let peaks = pools.filter_map(|pool| pool.curve(CurveKind::Allocated)?.value.iter().copied().max());
-        (!ran_out, Reverse(peaks.max()))
+        let worst = profile.ranks.iter().map(|rank| severity(profile, rank)).min();
+        worst.unwrap_or((true, Reverse(None)))
     });
     sorted
 }

@@ -14,9 +14,10 @@ use super::about::Extent;
 use super::allocations::{Allocations, AllocationsRequest, GroupBy, allocations};
 use super::answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation, Increase,
-    LiveTensor, OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+    LaunchSummary, LiveTensor, OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary,
+    RankSummary, ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
+use super::comparison::comparison;
 use super::device::DeviceKind;
 use super::expectations::Expectations;
 use super::expected;
@@ -28,7 +29,7 @@ use super::named::Named;
 use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
 use super::pool_order::by_importance;
-use super::ranks::{ProcessFilter, files_in_order, in_order, process};
+use super::ranks::{ProcessFilter, are_of_one_program, files_in_order, in_order, process};
 use super::suggestions::{PoolAtPeak, Situation, suggestions};
 use super::threads::both;
 use crate::analyze::fragmentation::Severity;
@@ -128,7 +129,9 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     if request.expect.is_some() && ranks.iter().all(|rank| rank.expected.is_empty()) {
         return Err(nothing_expected());
     }
-    Ok(Summary { schema: 1, source: source(profiles), ranks })
+    let is_whole = request.rank.is_none() && request.process == ProcessFilter::All;
+    let comparison = comparison(&ranks).filter(|_| is_whole && are_of_one_program(profiles));
+    Ok(Summary { schema: 1, source: source(profiles), comparison, ranks })
 }
 
 /// Refuses options that select tensors or steps if the input has only error messages.
@@ -316,6 +319,7 @@ impl<'a> View<'a> {
             file: self.profile.source.file.clone(),
             format: self.profile.source.format.clone(),
             device: DeviceKind::of(self.profile, self.rank),
+            launch: LaunchSummary::of(self.profile, self.rank),
             runs: self.runs().count(),
             passes: self.passes(),
             chosen_runs: self.chosen_runs(),

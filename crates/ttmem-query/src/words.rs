@@ -4,6 +4,25 @@
 
 pub use ttmem_model::words::{size, tenths};
 
+/// What people call a tensor class.
+pub fn class_name(class: &str) -> &str {
+    match class {
+        "activation" => "activations",
+        "weight" => "weights",
+        "parameter" => "parameters",
+        "gradient" => "gradients",
+        "optimizer" => "optimizer state",
+        "input" => "inputs",
+        "argument" => "arguments of unknown kind",
+        "kv_cache" => "KV caches",
+        "buffer" => "buffers",
+        "temporary" => "temporary tensors",
+        "workspace" => "library workspaces",
+        "unknown" => "unknown class",
+        other => other,
+    }
+}
+
 /// `1x32x64`.
 pub fn shape(dims: &[u64]) -> String {
     if dims.is_empty() {

@@ -1,9 +1,10 @@
 //! Selects the report file in a folder.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ttmem_model::{Error, Result};
+use ttmem_model::{Error, Event, Launch, RankEvent, Result, Sink, frame};
 
 use super::tt_json;
 
@@ -129,6 +130,105 @@ pub fn snapshots_in(folder: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| folder.join(name)).collect()
 }
 
+/// The recordings of the ranks of one program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankFiles {
+    /// The recordings, by rank.
+    pub files: Vec<PathBuf>,
+    /// The number of other recordings in the folder.
+    pub others: usize,
+}
+
+/// The recordings of the newest program with several ranks in a folder without a report; none if the folder has only
+/// recordings of other programs.
+pub fn ranks_in(folder: &Path) -> RankFiles {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let names: Vec<String> = entries
+        .filter(|path| path.is_file())
+        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let own = fs::canonicalize(folder).unwrap_or_default();
+    let own = own.file_name().unwrap_or_default().to_string_lossy();
+    let Among::Several(reports) = report_among(&own, &names) else { return RankFiles::default() };
+    let recordings =
+        reports.iter().map(|report| folder.join(report.file)).filter(|path| !has_report_of(path));
+    let launched: Vec<Launched> = recordings.filter_map(|path| Launched::read(&path)).collect();
+    let all = launched.len();
+    let files = of_newest_program(launched);
+    RankFiles { others: all - files.len(), files }
+}
+
+/// How a recording was launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Launched {
+    path: PathBuf,
+    began: u64,
+    /// The rank and the number of ranks.
+    rank: Option<(u32, u32)>,
+}
+
+impl Launched {
+    /// Reads the beginning of a recording.
+    fn read(path: &Path) -> Option<Self> {
+        let mut beginning = Beginning::default();
+        // Reading stops with an error when everything is known.
+        let _ = frame::read(&mut File::open(path).ok()?, &path.to_string_lossy(), &mut beginning);
+        let launch = beginning.launch?;
+        Some(Self {
+            path: path.to_owned(),
+            began: beginning.began?,
+            rank: launch.rank.zip(launch.world_size),
+        })
+    }
+}
+
+/// The facts at the beginning of a recording.
+#[derive(Debug, Default)]
+struct Beginning {
+    began: Option<u64>,
+    launch: Option<Launch>,
+    events: usize,
+}
+
+impl Sink for Beginning {
+    fn take(&mut self, event: Event<'_>) -> Result<()> {
+        /// They are among the first events.
+        const MAX_EVENTS: usize = 1000;
+        match event {
+            Event::Of(_, RankEvent::Began(time)) => self.began = Some(time),
+            Event::Of(_, RankEvent::Launch(launch)) => self.launch = Some(launch),
+            _ => {}
+        }
+        self.events += 1;
+        if self.began.is_some() && self.launch.is_some() || self.events > MAX_EVENTS {
+            return Err(Error::Usage("the beginning is known".into()));
+        }
+        Ok(())
+    }
+}
+
+/// The recordings of the program that started last, by rank.
+fn of_newest_program(mut launched: Vec<Launched>) -> Vec<PathBuf> {
+    /// All ranks of a program start within this time.
+    const MAX_DELAY: u64 = 600_000_000_000;
+    launched.retain(|one| one.rank.is_some_and(|(_, size)| size > 1));
+    launched.sort_by_key(|one| std::cmp::Reverse(one.began));
+    let Some(newest) = launched.first().cloned() else { return Vec::new() };
+    let mut files: BTreeMap<u32, PathBuf> = BTreeMap::new();
+    for one in launched {
+        let Some((rank, size)) = one.rank else { break };
+        let is_of_program = newest.rank.is_some_and(|(_, of_newest)| of_newest == size)
+            && newest.began - one.began < MAX_DELAY
+            && !files.contains_key(&rank);
+        if !is_of_program {
+            break;
+        }
+        files.insert(rank, one.path);
+    }
+    files.into_values().collect()
+}
+
 /// The names of memory snapshots, in order.
 fn snapshots_among<'a>(names: &[&'a str]) -> Vec<&'a str> {
     let is_snapshot = |name: &&str| {
@@ -160,7 +260,8 @@ fn several(folder: &Path, reports: &[Report<'_>]) -> Error {
     let names: Vec<&str> = reports.iter().take(SHOWN).map(|report| report.file).collect();
     let more = if reports.len() > SHOWN { " …" } else { "" };
     Error::NotFound(format!(
-        "{}: several reports or recordings; pass one of the files ({}{more})",
+        "{}: several reports or recordings; pass one of the files ({}{more}), or the folder of a program with several \
+         ranks to `ttmem summary`",
         folder.display(),
         names.join(", ")
     ))
@@ -229,6 +330,28 @@ mod tests {
             snapshots_among(&["b.pkl", "a.pickle.zst", ".c.pickle", "d.txt"]),
             ["a.pickle.zst", "b.pkl"]
         );
+    }
+
+    #[test]
+    fn the_ranks_of_the_newest_program_belong_together() {
+        let one = |name: &str, began: u64, rank: Option<(u32, u32)>| Launched {
+            path: name.into(),
+            began: began * 1_000_000_000,
+            rank,
+        };
+        let found = |launched: &[Launched]| -> Vec<String> {
+            of_newest_program(launched.to_vec()).iter().map(|path| path.display().to_string()).collect()
+        };
+        let new = [one("b", 5001, Some((1, 2))), one("a", 5000, Some((0, 2))), one("launcher", 5002, None)];
+        assert_eq!(found(&new), ["a", "b"]);
+        // Of earlier programs: the same rank again, another number of ranks, or long ago.
+        for old in [one("c", 4990, Some((1, 2))), one("c", 4990, Some((3, 4))), one("c", 4000, Some((0, 2)))]
+        {
+            let all: Vec<Launched> = new.iter().cloned().chain([old]).collect();
+            assert_eq!(found(&all), ["a", "b"]);
+        }
+        assert_eq!(found(&[one("c", 4000, Some((0, 2))), one("b", 5001, Some((1, 2)))]), ["b"]);
+        assert_eq!(found(&[one("x", 1, None), one("y", 2, Some((0, 1)))]), Vec::<String>::new());
     }
 
     #[test]

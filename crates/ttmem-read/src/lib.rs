@@ -36,7 +36,7 @@ mod ttrt_memory;
 mod wrapping;
 
 pub use evidence::{evidence_in, is_same_file};
-pub use folder::{Among, is_earlier_file, report_among, report_in, snapshots_in};
+pub use folder::{Among, RankFiles, is_earlier_file, ranks_in, report_among, report_in, snapshots_in};
 pub use input::{Input, Options, Progress, is_packed, open, open_with};
 pub use siblings::{Sibling, Siblings};
 pub use tt_log::last_pass::{Cutting, LastPass};

@@ -2,14 +2,13 @@
 
 use std::io::{self, Write};
 
-use ttmem_query::words::brief;
+use ttmem_query::words::{brief, class_name};
 use ttmem_query::{ChangeRow, Diff, PoolDiff, RankDiff};
 
 use super::markdown::cell::cell;
 use super::name_of_file;
 use super::styled::{Style, Text};
 use super::table::{Align, Table};
-use super::text::moments::plural_class;
 use super::units::{change, count, size};
 
 /// Longer lines are hard to read.
@@ -111,7 +110,7 @@ fn classes(rank: &RankDiff, out: &mut Text) {
         for class in &pool.by_class {
             let difference = ttmem_model::difference(class.after_per_bank, class.before_per_bank);
             table.row([
-                plural_class(class.class.as_str()),
+                class_name(class.class.as_str()).to_owned(),
                 size(class.before_per_bank),
                 size(class.after_per_bank),
                 if difference == 0 { "–".into() } else { change(difference) },

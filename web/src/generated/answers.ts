@@ -220,6 +220,40 @@ export type ClashPart = {
 /** The role of a tensor in the model. */
 export type Class = "weight" | "input" | "argument" | "activation" | "parameter" | "gradient" | "optimizer" | "kv_cache" | "buffer" | "temporary" | "unknown" | "workspace";
 
+/** The size of a tensor class in two ranks. */
+export type ClassComparison = {
+  /** The class. */
+  class: string,
+  /** The bytes at the peak of the worst rank. */
+  bytes: number,
+  /** The bytes at the peak of the median rank. */
+  median_bytes: number,
+};
+
+/** The worst of several ranks of one program, compared with the median rank. */
+export type Comparison = {
+  /** The result, as a sentence. */
+  sentence: string,
+  /** The label of the worst rank: the one that ran out of memory, or the one with the highest peak. */
+  rank: string | null,
+  /** The file of the worst rank. */
+  file: string,
+  /** The label of the rank with the median peak among the others. */
+  median_rank: string | null,
+  /** The file of that rank. */
+  median_file: string,
+  /** The peak of the worst rank. */
+  peak_bytes: number,
+  /** The peak of the median rank. */
+  median_peak_bytes: number,
+  /** The classes at the two peaks, largest difference first; empty if the tensors are not known. */
+  classes: Array<ClassComparison>,
+  /** The ranks of the program without a recording. */
+  missing_ranks: Array<number>,
+  /** A sentence about the missing ranks. */
+  missing: string | null,
+};
+
 /** The number of operations. */
 export type Counts = {
   /** All operations, including deallocations. */
@@ -611,6 +645,30 @@ export type Lane = {
   name: string,
   /** The number of rows that its calls take. */
   rows: number,
+};
+
+/** The process that wrote a recording. What is unknown is null. */
+export type LaunchSummary = {
+  /** The arguments of the program; the first is its name. */
+  argv: Array<string>,
+  /** The process id. */
+  pid: number | null,
+  /** The number of the rank. */
+  rank: number | null,
+  /** The number of the rank on its host. */
+  local_rank: number | null,
+  /** The number of ranks. */
+  world_size: number | null,
+  /** The name of the host. */
+  host: string | null,
+  /** The version of Python. */
+  python: string | null,
+  /** The version of PyTorch. */
+  torch: string | null,
+  /** The device runtime that PyTorch was built for: `CUDA 13.0`. */
+  runtime: string | null,
+  /** The version of the device driver. */
+  driver: string | null,
 };
 
 /** A part of a device's memory. */
@@ -1151,6 +1209,8 @@ export type RankSummary = {
   format: string,
   /** The kind of device it ran on. */
   device: DeviceKind | null,
+  /** The process that wrote a recording; omitted for other inputs. */
+  launch?: LaunchSummary | null,
   /** The number of top-level program runs. */
   runs: number,
   /** How often the sequence of programs ran. */
@@ -1503,6 +1563,8 @@ export type Summary = {
   schema: number,
   /** The input files. */
   source: SourceSummary,
+  /** How the worst rank differs from the others, if the input has several ranks of a PyTorch program. */
+  comparison?: Comparison | null,
   /** One entry per rank. */
   ranks: Array<RankSummary>,
 };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttmem::model::Profile;
+use ttmem::model::{self, Profile};
 use ttmem::report::files::{JsonFiles, page_of};
 use ttmem::store::{Store, clean_name, name_of, plain_name, write_report_with};
 use ttmem::{Error, Result, read};
@@ -74,6 +74,11 @@ pub(crate) fn run(args: &Report) -> Result<()> {
     for (file, own) in args.files.iter().zip(&names) {
         // Reports in one folder need different names; the store takes care of that on its own.
         let name = args.name.as_deref().or_else(|| own.as_deref().filter(|_| args.output.is_some()));
+        let ranks = reading::recordings_of_ranks(file);
+        if ranks.len() > 1 {
+            show(&report_on_ranks(file, &ranks, name, &target, json)?, args.open);
+            continue;
+        }
         let source = Source { file, path: source_of(file)?, name };
         let profile = reading::open(&source.path, args.format.as_deref())?;
         if args.files.len() > 1 && read::may_complete(&profile) {
@@ -141,10 +146,28 @@ pub(crate) fn report_on(
     write(&source, profile, target, json)
 }
 
+/// Writes one report on the recordings of several ranks.
+fn report_on_ranks(
+    folder: &str,
+    files: &[PathBuf],
+    name: Option<&str>,
+    target: &Target,
+    json: JsonFiles,
+) -> Result<PathBuf> {
+    let profiles: Vec<Profile> =
+        files.iter().map(|file| reading::open(&file.to_string_lossy(), None)).collect::<Result<_>>()?;
+    // The folder may be `.`, and the report is named after it.
+    let own = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.into()).display().to_string();
+    let source = model::Source { format: model::Source::RECORDING.into(), file: folder.into() };
+    let profile = Profile::merged(&profiles, source)?;
+    write(&Source { file: &own, path: own.clone(), name }, profile, target, json)
+}
+
 fn write(source: &Source<'_>, mut profile: Profile, target: &Target, json: JsonFiles) -> Result<PathBuf> {
     let Source { file, path: source, name } = source;
     let page = match target {
-        Target::Usual if Path::new(file).is_dir() => {
+        // The report on several ranks is not written next to them, where it would hide the next recordings.
+        Target::Usual if Path::new(file).is_dir() && file != source => {
             let name = name.map_or_else(|| stem_of(source), plain_name);
             write_report_with(&mut profile, Some(Path::new(&source)), Path::new(file), &name, json)?;
             Path::new(file).join(page_of(&name))

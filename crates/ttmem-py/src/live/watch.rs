@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ttmem::model::words::counted;
-use ttmem::model::{AllocatorRules, Class, Expected, OpTotals, Reading, ScopeKind};
+use ttmem::model::{AllocatorRules, Class, Expected, Launch, OpTotals, Reading, ScopeKind};
 use ttmem::query::Expectations;
 use ttmem::record::live::{CallRef, Finishing, Flushing, Options, Recorder};
 
@@ -410,6 +410,34 @@ impl Watch {
         self.state.with(py, |state| {
             let pool = state.recorder.pool(pool, true);
             state.recorder.highest(pool, size);
+        });
+    }
+
+    /// Records the process that is tracked. `versions`: those of Python, PyTorch, the device runtime and the driver.
+    #[pyo3(signature = (argv, *, pid, rank, local_rank, world_size, host, versions))]
+    #[allow(clippy::too_many_arguments, reason = "they are named")]
+    fn launch(
+        &self,
+        py: Python<'_>,
+        argv: Vec<String>,
+        pid: Option<u32>,
+        rank: Option<u32>,
+        local_rank: Option<u32>,
+        world_size: Option<u32>,
+        host: Option<String>,
+        versions: [Option<String>; 4],
+    ) {
+        self.state.with(py, |state| {
+            let recorder = &mut state.recorder;
+            let is_one_of_several = world_size.is_some_and(|size| size > 1);
+            let label = rank.filter(|_| is_one_of_several).map(|rank| recorder.text(&rank.to_string()));
+            let host = host.map(|host| recorder.text(&host));
+            let [python, torch, runtime, driver] =
+                versions.map(|version| version.map(|version| recorder.text(&version)));
+            let arguments: Vec<_> = argv.into_iter().map(|argument| recorder.text(&argument)).collect();
+            let launch =
+                Launch { label, pid, rank, local_rank, world_size, host, python, torch, runtime, driver };
+            recorder.launch(launch, &arguments);
         });
     }
 

@@ -10,8 +10,8 @@ use slab::Slab;
 use ttmem_model::rules::calls::RunningCalls;
 use ttmem_model::{
     AllocatorRules, Bytes, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction,
-    HistoryRow, Label, LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Result,
-    Scope, ScopeId, ScopeKind, StackId, StrId, TypeId, Warning,
+    HistoryRow, Label, LaneId, Launch, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading,
+    Result, Scope, ScopeId, ScopeKind, StackId, StrId, TypeId, Warning,
 };
 
 use super::names::{Names, TypeOf};
@@ -339,6 +339,14 @@ impl Recorder {
         let (op, time) = (self.op(name, None, None), self.now());
         let (action, during, block) = (HistoryAction::Highest, During::NoCall, Bytes::UNKNOWN);
         self.history(HistoryRow { pool, action, address: 0, bytes, block, op, during, time }, None);
+    }
+
+    /// Reports how the program was launched. The first argument is its name.
+    pub fn launch(&mut self, launch: Launch, arguments: &[StrId]) {
+        self.write_of_rank(RankEvent::Launch(launch));
+        for &argument in arguments {
+            self.write_of_rank(RankEvent::LaunchArgument(argument));
+        }
     }
 
     /// Reports the settings of a pool's allocator.

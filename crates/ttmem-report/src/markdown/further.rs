@@ -2,8 +2,8 @@
 
 use ttmem_query::words;
 use ttmem_query::{
-    Checkpoint, ExpectedSummary, Extent, Level, MadeIn, Named, PoolMoment, Ran, RankSummary, ResidueRow,
-    Suggestion, SuggestionGroup, Summary, TensorGroup, groups, location_text,
+    Checkpoint, Comparison, ExpectedSummary, Extent, Level, MadeIn, Named, PoolMoment, Ran, RankSummary,
+    ResidueRow, Suggestion, SuggestionGroup, Summary, TensorGroup, groups, location_text,
 };
 
 use super::cell::SENTENCE;
@@ -50,7 +50,7 @@ pub(super) fn sections(
         checkpoints(rank, rows),
         expected(rank),
         unexplained(rank, rows),
-        ranks(rank, others, summary.source.files.len() > 1),
+        ranks(summary, rank, others),
         warnings(summary, rows),
     ];
     let mut sections: Vec<Section> = phases.chain([more_sessions]).chain(rest).flatten().collect();
@@ -525,7 +525,11 @@ fn tensors(rank: &RankSummary, suggestion: &Suggestion) -> String {
 }
 
 /// One line for each of the other ranks.
-fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Option<Section> {
+fn ranks(summary: &Summary, main: &RankSummary, others: &[&RankSummary]) -> Option<Section> {
+    if let Some(comparison) = &summary.comparison {
+        return Some(compared(summary, comparison, others));
+    }
+    let with_files = summary.source.files.len() > 1;
     let first = others.first()?;
     let has_processes = main.process != first.process;
     let how = match &first.rank {
@@ -569,6 +573,43 @@ fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Optio
             .floors(MAX_RANKS, MAX_RANKS)
             .of(others.len(), ""),
     )
+}
+
+/// The ranks of a PyTorch program, worst first.
+fn compared(summary: &Summary, comparison: &Comparison, others: &[&RankSummary]) -> Section {
+    let columns = [
+        ("Rank", Align::Left),
+        ("Memory", Align::Left),
+        ("Peak MiB", Align::Right),
+        ("Of capacity", Align::Right),
+        ("Ops", Align::Right),
+        ("Out of memory", Align::Left),
+    ];
+    let with_files = summary.source.files.len() > 1;
+    let row = |rank: &RankSummary| {
+        let main = rank.peak.as_ref().map_or("", |peak| peak.pool.as_str());
+        let pool = rank.pools.get(main);
+        let peak = pool.and_then(|pool| pool.peak_per_bank);
+        let capacity = pool.and_then(|pool| pool.capacity_per_bank);
+        [
+            label(rank, with_files),
+            cell(main, NAME),
+            mb(peak),
+            capacity.map_or_else(none, |all| share(peak, Some(all))),
+            rank.operations.reported.to_string(),
+            rank.oom.as_ref().map_or_else(none, |oom| oom.cause.to_owned()),
+        ]
+    };
+    let section = Section::new("## Ranks").paragraph(cell(&comparison.sentence, SENTENCE));
+    let section = match &comparison.missing {
+        Some(missing) => section.paragraph(cell(missing, SENTENCE)),
+        None => section,
+    };
+    section
+        .paragraph("Everything above describes the first rank.")
+        .table(columns, summary.ranks.iter().take(MAX_RANKS).map(row))
+        .floors(MAX_RANKS, MAX_RANKS)
+        .of(others.len() + 1, "")
 }
 
 /// `1,0`, with its file if there are several files.

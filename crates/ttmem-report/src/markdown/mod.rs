@@ -45,7 +45,9 @@ impl Default for MarkdownSize {
 
 /// Writes the summary as Markdown.
 pub fn markdown(summary: &Summary, name: &str, size: MarkdownSize, out: &mut dyn Write) -> io::Result<()> {
-    let ranks = by_weight(&summary.ranks);
+    // The ranks of a PyTorch program are ordered already.
+    let ranks =
+        if summary.comparison.is_some() { summary.ranks.iter().collect() } else { by_weight(&summary.ranks) };
     let Some((rank, others)) = ranks.split_first() else { return Ok(()) };
     let title = format!("# Memory Profile: {}", cell(name, LOCATION));
     let verdict = rank.oom.as_ref().map(|oom| format!("> {}", cell(&oom.statement.headline, LOCATION)));

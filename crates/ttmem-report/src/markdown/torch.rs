@@ -1,7 +1,9 @@
 //! The sections of the contract for a PyTorch program, which has no banks, no tiles and no compiled modules.
 
 use ttmem_model::Class;
-use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, groups, location_text, words};
+use ttmem_query::{
+    LaunchSummary, LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, groups, location_text, words,
+};
 
 use super::document::{Align, Section};
 use super::promised::{at_end, cause, of_rank, steps};
@@ -54,6 +56,11 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
         counts.total,
         counts.reported,
     ));
+    let launched = rank.launch.as_ref().map(LaunchSummary::text).filter(|text| !text.is_empty());
+    let section = match launched {
+        Some(text) => section.paragraph(format!("Process: {}.", cell(&text, LOCATION))),
+        None => section,
+    };
     let section = section.paragraph("MB in the first line means MiB (1,048,576 bytes).");
     if capacities.is_empty() { section } else { section.paragraph(format!("{}.", capacities.join(", "))) }
 }

@@ -75,7 +75,7 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
     let has_stacks = columns.iter().any(|(outline, _)| outline.has_stacks);
     let graphs = Graphs::new(profile, &ranks, &texts);
     let mut jobs: Vec<(String, Block, About<'_>)> = Vec::new();
-    jobs.push(("head".into(), Block::default(), About::All(head(summary, name, has_stacks))));
+    jobs.push(("head".into(), Block::default(), About::All(Box::new(head(summary, name, has_stacks)))));
     jobs.push(("texts".into(), texts_block(&texts), About::Nothing {}));
     for (number, ((outline, block), (modules, links))) in columns.into_iter().zip(graphs.ranks).enumerate() {
         jobs.push((format!("rank-{number}"), block, About::Rank(AboutRank { outline, modules })));
@@ -105,7 +105,7 @@ fn texts_block(texts: &Texts<'_>) -> Block {
 #[serde(untagged)]
 enum About<'a> {
     Nothing {},
-    All(AboutAll<'a>),
+    All(Box<AboutAll<'a>>),
     Rank(AboutRank),
     Gantt(AboutGantt<'a>),
 }

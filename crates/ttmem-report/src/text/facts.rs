@@ -1,11 +1,11 @@
 //! Expected sizes, largest increases, and facts that fit on a line each.
 
 use ttmem_model::Block;
-use ttmem_query::{Increase, LiveTensor, Severity, groups, location_text};
+use ttmem_query::{Increase, LaunchSummary, LiveTensor, Severity, groups, location_text};
 
 use super::{ERRORS_ONLY, Page, shape_and_type};
 use crate::styled::{Style, Text};
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, cut, one_line};
 use crate::units::{Unit, change, count, percent, signed_percent, size};
 
 impl Page<'_> {
@@ -76,6 +76,9 @@ impl Page<'_> {
     /// Facts that fit on a line each.
     pub(super) fn facts(&self, out: &mut Text) {
         let rank = self.rank;
+        if let Some(text) = rank.launch.as_ref().map(LaunchSummary::text).filter(|text| !text.is_empty()) {
+            out.line(format!("  process: {}", cut(&one_line(&text), out.width().saturating_sub(11))));
+        }
         if let Some(padding) = rank.padding.as_ref().filter(|padding| padding.padded_bytes > 0) {
             let wasted = padding.padded_bytes.saturating_sub(padding.logical_bytes);
             out.line(format!(

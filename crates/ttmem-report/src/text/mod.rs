@@ -3,7 +3,7 @@
 pub(crate) mod allocations;
 mod facts;
 mod ledger;
-pub(super) mod moments;
+mod moments;
 mod overview;
 mod parts;
 mod pools;

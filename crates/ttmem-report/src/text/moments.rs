@@ -1,7 +1,8 @@
 //! The memory in use at a moment: classes, unexplained memory, live tensors.
 
 use ttmem_query::{
-    Allocations, AtMoment, Caused, DeviceKind, LiveTensor, Named, PoolMoment, ResidueRow, TensorGroup, groups,
+    Allocations, AtMoment, Caused, DeviceKind, LiveTensor, Named, PoolMoment, ResidueRow, TensorGroup,
+    groups, words,
 };
 
 use super::allocations::is_asked;
@@ -99,7 +100,7 @@ impl Page<'_> {
         let mut lines: Vec<(String, String, String)> = Vec::new();
         for (class, bytes) in moment.by_class_per_bank.iter().flat_map(Named::iter) {
             let share = percent(*bytes, allocated.max(explained));
-            lines.push((plural_class(class), unit.show(*bytes), share));
+            lines.push((words::class_name(class).to_owned(), unit.show(*bytes), share));
         }
         let pool = self.rank.pools.get(&moment.pool);
         let not_watched = pool.map_or(&[][..], |pool| &pool.not_watched);
@@ -228,24 +229,6 @@ impl Page<'_> {
 
 fn width(lines: &[(String, String, String)], part: impl Fn(&(String, String, String)) -> &String) -> usize {
     lines.iter().map(|line| part(line).chars().count()).max().unwrap_or(0)
-}
-
-pub(crate) fn plural_class(class: &str) -> String {
-    match class {
-        "activation" => "activations".into(),
-        "weight" => "weights".into(),
-        "parameter" => "parameters".into(),
-        "gradient" => "gradients".into(),
-        "optimizer" => "optimizer state".into(),
-        "input" => "inputs".into(),
-        "argument" => "arguments of unknown kind".into(),
-        "kv_cache" => "KV caches".into(),
-        "buffer" => "buffers".into(),
-        "temporary" => "temporary tensors".into(),
-        "workspace" => "library workspaces".into(),
-        "unknown" => "unknown class".into(),
-        other => other.into(),
-    }
 }
 
 fn padding_share(tensor: &LiveTensor) -> String {

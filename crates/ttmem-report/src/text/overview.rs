@@ -3,7 +3,7 @@
 use ttmem_query::{PoolSummary, RankSummary, Summary};
 
 use super::super::name_of_file;
-use super::super::styled::Text;
+use super::super::styled::{Style, Text};
 use super::super::table::{Align, Table};
 use super::super::units::{count, percent, size};
 
@@ -43,6 +43,11 @@ pub(super) fn overview(summary: &Summary, out: &mut Text) {
         ]);
     }
     out.plain_table(&table, "");
+    if let Some(comparison) = &summary.comparison {
+        out.blank();
+        out.sentence(&comparison.sentence, Style::Plain);
+        out.sentence(comparison.missing.as_deref().unwrap_or_default(), Style::Plain);
+    }
 }
 
 /// The label of a rank, its process, or both.

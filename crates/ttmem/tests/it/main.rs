@@ -43,6 +43,7 @@ mod report_files;
 mod report_page;
 mod report_unknown;
 mod several_processes;
+mod several_ranks;
 mod shape_proposals;
 mod singular_counts;
 mod store_writers;

@@ -11,8 +11,8 @@ use ttmem_model::rules::allocator::Contents;
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
     AllocationTotals, CallId, CallTotals, Class, CurveKind, Error, Event, Expected, Fault, HistoryAction,
-    HistoryRow, Label, LaneId, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId, RankEvent, Reading,
-    Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
+    HistoryRow, Label, LaneId, Launch, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId, RankEvent,
+    Reading, Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
 };
 
 use super::past::{After, KeptSnapshot, Point, Series, Snapshots, Value};
@@ -153,6 +153,8 @@ pub(in crate::live) struct Kept {
     /// The memory of allocators with a history, and the labels of addresses.
     pub allocators: BTreeMap<PoolId, AllocatorMemory>,
     pub labels: BTreeMap<(PoolId, u64), Label>,
+    pub launch: Option<Launch>,
+    pub launch_arguments: Vec<StrId>,
     pub expected: Vec<Expected>,
     pub not_watched: Vec<(PoolId, StrId)>,
     /// The errors of the program, in order, each with its step, if any.
@@ -182,6 +184,8 @@ impl Kept {
             op_totals: BTreeMap::new(),
             allocators: BTreeMap::new(),
             labels: BTreeMap::new(),
+            launch: None,
+            launch_arguments: Vec::new(),
             expected: Vec::new(),
             not_watched: Vec::new(),
             faults: VecDeque::new(),
@@ -210,6 +214,8 @@ impl Kept {
             Event::Of(_, RankEvent::AllocatorRules(pool, rules)) => {
                 self.allocators.entry(*pool).or_default().contents.set_rules(*rules);
             }
+            Event::Of(_, RankEvent::Launch(launch)) => self.launch = Some(*launch),
+            Event::Of(_, RankEvent::LaunchArgument(argument)) => self.launch_arguments.push(*argument),
             Event::Of(_, RankEvent::Expected(expected)) => {
                 self.expected.retain(|have| have != expected);
                 self.expected.push(*expected);

@@ -56,6 +56,10 @@ struct Sum {
 
 /// Writes all kept state to a new file. `note` says where the rest is.
 pub(in crate::live) fn write_opening(file: &mut EventFile, kept: &mut Kept, note: String) -> Result<()> {
+    // First, so that it can be found without reading the rest.
+    kept.launch.iter().try_for_each(|&launch| file.write_rank(RankEvent::Launch(launch)))?;
+    let mut arguments = kept.launch_arguments.iter();
+    arguments.try_for_each(|&argument| file.write_rank(RankEvent::LaunchArgument(argument)))?;
     kept.names.each(|event| file.write(event))?;
     let mut opening = Opening::of(kept);
     for pool in &kept.pools {

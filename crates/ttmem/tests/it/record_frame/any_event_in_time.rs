@@ -186,6 +186,7 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
                 RankEvent::AllocatorRules(pool, rules)
             }),
         reserved(ids).prop_map(RankEvent::Reserved),
+        launch(ids),
         expected,
         (id(ids, PoolId::new), string(ids)).prop_map(|(pool, what)| RankEvent::NotWatched(pool, what)),
         (id(ids, PoolId::new), of(number())).prop_map(|(pool, peak)| RankEvent::Sampled(pool, peak)),
@@ -197,6 +198,21 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
             .prop_map(|(tensor, op, scope)| RankEvent::Restored(tensor, Restored { op, scope })),
         (id(ids, TensorId::new), any::<bool>())
             .prop_map(|(tensor, does)| RankEvent::RequiresGrad(tensor, does)),
+    ]
+}
+
+fn launch(ids: u32) -> impl Strategy<Value = RankEvent> {
+    let facts = (of(string(ids)), of(any::<u32>()), of(any::<u32>()), of(string(ids)));
+    prop_oneof![
+        facts.prop_map(|(text, pid, rank, host)| RankEvent::Launch(Launch {
+            label: text,
+            pid,
+            rank,
+            host,
+            driver: text,
+            ..Launch::default()
+        })),
+        string(ids).prop_map(RankEvent::LaunchArgument),
     ]
 }
 

@@ -90,10 +90,12 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::AllocatorRules(..) => 73,
             RankEvent::Reserved(_) => 74,
             RankEvent::FailureContext(..) => 75,
+            RankEvent::Launch(_) => 76,
+            RankEvent::LaunchArgument(_) => 77,
         },
     }
 }
-pub const VARIANTS: usize = 76;
+pub const VARIANTS: usize = 78;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -452,5 +454,11 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
         RankEvent::MemorySetting(0, MemorySetting { name: s(1), value: s(2) }),
         RankEvent::FailureContext(0, context),
     ]);
+    let versions = (Some(s(2)), Some(s(3)), Some(s(4)), Some(s(5)));
+    let (python, torch, runtime, driver) = versions;
+    let (pid, rank, local_rank, world_size) = (Some(4242), Some(3), Some(1), Some(4));
+    let (label, host) = (Some(s(0)), Some(s(1)));
+    let launch = Launch { label, pid, rank, local_rank, world_size, host, python, torch, runtime, driver };
+    said.extend([RankEvent::Launch(launch), RankEvent::LaunchArgument(s(6))]);
     said
 }
