@@ -6,8 +6,10 @@ starts, and reads the configuration, when the program imports PyTorch.
 
 from __future__ import annotations
 
+import atexit
 import importlib.abc
 import importlib.util
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -59,6 +61,15 @@ class _Loader(importlib.abc.Loader):
 
 def start() -> None:
     """Starts the tracker as configured. Errors are printed and never stop the program."""
+    try:
+        from ttmem import _children
+
+        _children.start(_start)
+    except Exception as error:  # noqa: BLE001 - must not stop the program
+        say(f"the tracker was not started: {error}")
+
+
+def _start() -> None:
     from ttmem._native import tracker_settings
 
     try:
@@ -68,12 +79,17 @@ def start() -> None:
         if settings["enabled"]:
             from ttmem.tracker import initialize_memory_tracker
 
-            initialize_memory_tracker(
+            tracker = initialize_memory_tracker(
                 settings["output_dir"],
                 interval=settings["interval"],
                 level=settings["level"],
                 limit=settings["limit"],
             )
+            if os.environ.get("TTMEM_TRACK_ANNOUNCE") == "1":
+                from ttmem._children import announced_stop
+
+                tracker.announces = True
+                atexit.register(announced_stop)
     except Exception as error:  # noqa: BLE001 - must not stop the program
         say(f"the tracker was not started: {error}")
 

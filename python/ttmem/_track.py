@@ -5,21 +5,28 @@ from __future__ import annotations
 import argparse
 import atexit
 import builtins
+import glob
 import io
 import os
 import runpy
 import sys
+import time
 import types
 import zipfile
 from typing import TYPE_CHECKING
 
+from ttmem._children import START, announced_stop, can_follow, follow, is_launcher, untracked_forks
 from ttmem._frames import hide_runner
 from ttmem._native import tracker_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ttmem._native import _Settings
+
+
+SPAWNING = ("spawn_posix", "spawn_win32", "forkserver")
+"""Parts of `multiprocessing` that are loaded when a process is spawned."""
 
 
 def arguments(usual: _Settings) -> argparse.ArgumentParser:
@@ -69,29 +76,63 @@ def main(words: Sequence[str]) -> int:
     options = arguments(usual).parse_args(words)
     for problem in usual["problems"]:
         sys.stderr.write(f"ttmem: {problem}\n")
+    if options.program == "torchrun" and not options.module and not os.path.exists("torchrun"):
+        options.module, options.program = True, "torch.distributed.run"
     if not options.module and not os.path.exists(options.program):
         sys.stderr.write(f"ttmem: {options.program}: no such file; pass the script to track\n")
         return 2
-    from ttmem.tracker import initialize_memory_tracker, stop_memory_tracker
+    if is_launcher(options.program, is_module=options.module):
+        return _launch(options)
+    from ttmem.tracker import initialize_memory_tracker
 
+    # The recording contains the arguments of the program.
+    ours, sys.argv = sys.argv, [options.program, *options.words]
     try:
         tracker = initialize_memory_tracker(
             options.output_dir, interval=options.interval, level=options.level, limit=options.limit
         )
     except (ModuleNotFoundError, OSError, ValueError) as error:
+        sys.argv = ours
         sys.stderr.write(f"ttmem: {error}\n")
         return 2
     tracker.announces = True
     # At exit: the program's threads may outlive its script.
-    atexit.register(_stop, stop_memory_tracker)
+    atexit.register(_stop, os.getpid())
+    _follow(options, announces=True)
+    _run_unchanged(options)
+    return 0
+
+
+def _launch(options: argparse.Namespace) -> int:
+    """Runs a launcher, such as `torchrun`: its processes are tracked, and the launcher itself is not."""
+    if not can_follow():
+        sys.stderr.write(
+            f"ttmem: the processes of {options.program} cannot be tracked, because {START} is not in "
+            "site-packages; install ttmem with pip, or run `torchrun … -m ttmem track SCRIPT`\n"
+        )
+        return 2
+    waiting = sys.modules.get("ttmem._start")
+    if waiting is not None:
+        waiting.cancel()
     sys.argv = [options.program, *options.words]
+    _follow(options, announces=False)
+    atexit.register(_announce_ranks, os.getpid(), os.path.abspath(options.output_dir), time.time())
+    _run_unchanged(options)
+    return 0
+
+
+def _follow(options: argparse.Namespace, *, announces: bool) -> None:
+    follow(options.output_dir, options.interval, options.level, options.limit, announces=announces)
+
+
+def _run_unchanged(options: argparse.Namespace) -> None:
+    """Runs the program; its traceback is the same as without us."""
     try:
         _run(options.program, is_module=options.module)
     except BaseException:
         # Now, because the program may have replaced `sys.excepthook`.
         hide_runner()
         raise
-    return 0
 
 
 def _run(program: str, *, is_module: bool) -> None:
@@ -115,10 +156,32 @@ def _run_script(path: str) -> None:
     exec(code, module.__dict__)  # noqa: S102 - runs the user's script
 
 
-def _stop(stop: Callable[[], str]) -> None:
+def _stop(process: int) -> None:
     from ttmem.tracker import get_memory_tracker
 
-    # Print the recording, not the JSON: the JSON contains only snapshots.
-    recording = get_memory_tracker().recording
-    if stop() and recording:
-        sys.stderr.write(f"ttmem: {recording}\n")
+    # A child after `fork` may run this as well.
+    if os.getpid() != process:
+        return
+    forks = get_memory_tracker().forks
+    announced_stop()
+    if forks:
+        sys.stderr.write(f"ttmem: {untracked_forks(forks)}\n")
+    elif not can_follow() and any(f"multiprocessing.popen_{how}" in sys.modules for how in SPAWNING):
+        sys.stderr.write(
+            f"ttmem: child processes were not tracked, because {START} is not in site-packages; install "
+            "ttmem with pip\n"
+        )
+
+
+def _announce_ranks(process: int, folder: str, began: float) -> None:
+    if os.getpid() != process:
+        return
+    count = sum(
+        os.path.getmtime(path) >= began and not path.endswith((".before.ttmem", ".peak.ttmem"))
+        for path in glob.glob(os.path.join(glob.escape(folder), "memory_profile_*.ttmem"))
+    )
+    if count == 0:
+        sys.stderr.write("ttmem: no recordings, because no rank imported PyTorch\n")
+    else:
+        what = "1 recording" if count == 1 else f"{count} recordings"
+        sys.stderr.write(f"ttmem: {what} in {folder}; run `ttmem summary {folder}`\n")

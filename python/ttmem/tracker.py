@@ -22,6 +22,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ttmem import _launch
+from ttmem._children import is_quiet_fork, untracked_forks
 from ttmem._native import Error, memory_size
 from ttmem._native import save_memory_profile as save
 
@@ -193,7 +195,8 @@ class MemoryTracker:
         level: `"phases"`, `"tensors"` or `"ops"`.
         limit: Maximum total size of the recording's files in bytes; `None` is unlimited.
         recording: Path of the recording; `None` before `start`.
-        announces: Whether to print the path of the recording when SIGTERM ends the program.
+        announces: Whether to print the path of the recording when the program ends.
+        forks: Number of forked child processes, which are not tracked, without workers of data loaders.
 
     """
 
@@ -219,6 +222,7 @@ class MemoryTracker:
         self.limit = _limit(limit)
         self.recording: str | None = None
         self.announces = False
+        self.forks = 0
         self._mode: Mode | None = None
         self._modules: Modules | None = None
         self._compiled: CompiledBuffers | None = None
@@ -242,8 +246,11 @@ class MemoryTracker:
         folder = os.path.abspath(self.output_dir)
         os.makedirs(folder, exist_ok=True)
         stamp = time.strftime("%Y%m%d_%H%M%S")
-        self.recording = _taken(os.path.join(folder, f"memory_profile_{stamp}"))
+        rank = _launch.rank()
+        name = f"memory_profile_{stamp}" if rank is None else f"memory_profile_rank{rank}_{stamp}"
+        self.recording = _taken(os.path.join(folder, name))
         mode = self._mode = mode_of.Mode(self.recording, self.limit)
+        _guarded(mode, functools.partial(_launch.record, mode, mode_of.torch))
         _is_compiling = mode_of.torch.compiler.is_compiling
         self._ended.clear()
         self._open_allocators(mode)
@@ -356,6 +363,8 @@ class MemoryTracker:
         ]
         interrupt = _all_done(mode, ends)
         self._allocators = []
+        if self.forks:
+            mode.warn(untracked_forks(self.forks))
         self._look_at_failure(mode)
         try:
             mode.finish()
@@ -750,6 +759,8 @@ def watching() -> Mode | None:
 
 
 def _before_fork() -> None:
+    if _tracker._mode is not None and not is_quiet_fork():
+        _tracker.forks += 1
     for allocator in _tracker._allocators:
         pause = getattr(allocator, "pause", None)
         if pause is not None and pause():
