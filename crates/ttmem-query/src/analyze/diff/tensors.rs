@@ -57,7 +57,8 @@ impl Matched {
             let mut waiting: FxHashMap<Key<'_>, Vec<TensorId>> = FxHashMap::default();
             let without_step = |side: Side<'_>, is_matched: &[bool]| -> Vec<usize> {
                 let tensors = &side.rank.tensors;
-                (0..tensors.len()).filter(|&at| tensors.step[at].is_none() && !is_matched[at]).collect()
+                let is_made = |at: usize| tensors.step[at].is_some_and(|step| is_aligned(side, step.get()));
+                (0..tensors.len()).filter(|&at| !is_matched[at] && !is_made(at)).collect()
             };
             for index in without_step(sides.before, &is_matched.before).into_iter().rev() {
                 if let Some((key, id)) = key(sides.before, index).zip(TensorId::new(index)) {
@@ -72,6 +73,11 @@ impl Matched {
             }
         }
     }
+}
+
+/// Whether a step is one of those that are aligned.
+fn is_aligned(side: Side<'_>, step: Step) -> bool {
+    side.rank.op_id(step).is_some_and(|op| side.profile.ops.kind(op).is_reported())
 }
 
 /// What tensors without a step are recognized by.

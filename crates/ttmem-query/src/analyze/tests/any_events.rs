@@ -299,4 +299,22 @@ proptest! {
         let runs = (0..rank.runs.len()).filter_map(RunId::new);
         runs.filter_map(|run| Span::of_run(rank, run)).for_each(|span| ask(&profile, rank, span));
     }
+
+    #[test]
+    fn any_events_can_be_compared(
+        before in vec(prop_oneof![3 => of_memory(), 3 => of_programs(), 3 => of_time()], 0..100),
+        after in vec(prop_oneof![3 => of_memory(), 3 => of_programs(), 3 => of_time()], 0..100),
+    ) {
+        let [before, after] = [before, after].map(|events| {
+            let mut evidence = defined();
+            events.into_iter().for_each(|event| evidence.say(event));
+            evidence.sink.finish()
+        });
+        let of_itself = crate::diff(&before, &before, &crate::DiffRequest::default());
+        if let Ok(diff) = of_itself {
+            prop_assert!(diff.ranks.iter().all(|rank| rank.changes.is_empty()), "{diff:?}");
+        }
+        // Some have no content; an error is fine.
+        let _ = crate::diff(&before, &after, &crate::DiffRequest::default());
+    }
 }
