@@ -56,7 +56,9 @@ def test_swapped_operations_are_reordered(cards: Cards, before: ttmem.Profile, t
 
 def check_both_directions(before: ttmem.Profile, after: ttmem.Profile) -> None:
     def effects(answer: dict[str, Any], sign: int) -> list[int]:
-        return sorted(sign * row["effect_per_bank"] for row in answer["ranks"][0]["changes"])
+        rows = answer["ranks"][0]["changes"]
+        left = [row["moved_from"]["effect_per_bank"] for row in rows if "moved_from" in row]
+        return sorted(sign * effect for effect in [row["effect_per_bank"] for row in rows] + left)
 
     assert effects(before.diff(after), 1) == effects(after.diff(before), -1)
     assert after.diff(after)["ranks"][0]["changes"] == []

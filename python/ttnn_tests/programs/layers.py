@@ -27,6 +27,8 @@ def layer(hidden: ttnn.Tensor, *, keeps: bool) -> ttnn.Tensor:
         value, gate = ttnn.exp(hidden), ttnn.relu(hidden)
     added = ttnn.add(value, gate, memory_config=memory)
     out = ttnn.multiply(added, hidden)
+    if keeps:
+        kept.append(added)
     for freed in [value, gate, *([] if keeps else [added]), hidden]:
         ttnn.deallocate(freed)
     return out
@@ -39,7 +41,6 @@ try:
     hidden = tensor(ttnn.DRAM_MEMORY_CONFIG)
     for number in range(count):
         hidden = layer(hidden, keeps=bool(options.get("keep")) and number == 0)
-        kept.append(hidden)
 finally:
     ttnn.graph.end_graph_capture_to_file(f"{sys.argv[1]}/layers.json")
     ttnn.close_device(device)
