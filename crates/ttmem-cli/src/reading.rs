@@ -38,6 +38,17 @@ pub(crate) fn open_with(file: &str, options: Options) -> Result<Profile> {
     Ok(profile)
 }
 
+/// Reads two files at the same time. Only the first has a progress bar.
+pub(crate) fn open_both(files: [&str; 2], format: Option<&str>) -> Result<[Profile; 2]> {
+    thread::scope(|scope| {
+        let options = Options { format: format.map(str::to_owned), ..Options::default() };
+        let second = scope.spawn(move || read::open_with(files[1], &options));
+        let first = open(files[0], format);
+        let second = second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok([first?, second?])
+    })
+}
+
 /// The profiles of several files.
 pub(crate) struct Opened {
     /// The profiles of the files that could be read.

@@ -101,8 +101,7 @@ pub(crate) fn run(args: &Diff) -> Result<u8> {
     if files == ["-", "-"] {
         return Err(ttmem::Error::Usage("standard input can be read only once; pass `-` once".into()));
     }
-    let format = args.format.as_deref();
-    let (before, after) = (reading::open(files[0], format)?, reading::open(files[1], format)?);
+    let [before, after] = reading::open_both(files, args.format.as_deref())?;
     for profile in [&before, &after] {
         console::warn_of(&profile.source.file, &profile.warnings);
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use ttmem_model::{Bytes, Moment, PoolId, Rank, Step, StrId, TensorId, TensorType, difference};
+use ttmem_model::{Bytes, Moment, PoolId, Rank, Step, TensorId, TensorType, difference};
 
 use super::align::Alignment;
 use super::tensors::{Matched, Pair};
@@ -303,39 +303,49 @@ impl Lives<'_> {
 
     /// The difference in pool, type or size.
     fn by_type(&self, pair: &Pair) -> Option<ChangeKind> {
-        let names = |side: Side<'_>, tensor: TensorId| {
-            let pool = side.rank.tensors.pool.get(tensor.index())?;
-            side.rank.pools.get(pool.index()).map(|pool| side.profile.text(pool.name).to_owned())
-        };
+        let (first, second) = (self.sides.before, self.sides.after);
         let Both { before, after } = pair.tensors;
-        if names(self.sides.before, before) != names(self.sides.after, after) {
+        if pool_name(first, before) != pool_name(second, after) {
             return Some(ChangeKind::Pool);
         }
-        let types = (ty(self.sides.before, before), ty(self.sides.after, after));
-        if let (Some(a), Some(b)) = types {
-            let text = |side: Side<'_>, id: StrId| side.profile.text(id).to_owned();
-            let (first, second) = (self.sides.before, self.sides.after);
-            let stored = |side: Side<'_>, ty: &TensorType| {
-                (text(side, ty.dtype), ty.layout.as_ref().map(|layout| text(side, layout.stored_dtype)))
-            };
-            if stored(first, a) != stored(second, b) {
+        if let (Some(a), Some(b)) = (ty(first, before), ty(second, after)) {
+            if stored_dtype(first, a) != stored_dtype(second, b) {
                 return Some(ChangeKind::Dtype);
             }
             if a.shape != b.shape {
                 return Some(ChangeKind::Resized);
             }
-            let layout = |side: Side<'_>, ty: &TensorType| {
-                ty.layout.as_ref().map(|layout| {
-                    (layout.spread.map(|spread| text(side, spread)), layout.tile, layout.shard.clone())
-                })
-            };
             if layout(first, a) != layout(second, b) {
                 return Some(ChangeKind::Layout);
             }
         }
-        let sizes = (size(self.sides.before, before), size(self.sides.after, after));
-        (sizes.0 != sizes.1).then_some(ChangeKind::Resized)
+        (size(first, before) != size(second, after)).then_some(ChangeKind::Resized)
     }
+}
+
+fn pool_name(side: Side<'_>, tensor: TensorId) -> Option<&str> {
+    let pool = side.rank.tensors.pool.get(tensor.index())?;
+    side.rank.pools.get(pool.index()).map(|pool| side.profile.text(pool.name))
+}
+
+/// The element type, and the one in memory.
+fn stored_dtype<'a>(side: Side<'a>, ty: &TensorType) -> (&'a str, Option<&'a str>) {
+    let stored = ty.layout.as_ref().map(|layout| side.profile.text(layout.stored_dtype));
+    (side.profile.text(ty.dtype), stored)
+}
+
+/// How a tensor is spread over banks and cores.
+#[derive(PartialEq, Eq)]
+struct Spread<'a> {
+    kind: Option<&'a str>,
+    tile: Option<(u32, u32)>,
+    shard: &'a [u64],
+}
+
+fn layout<'a>(side: Side<'a>, ty: &'a TensorType) -> Option<Spread<'a>> {
+    let layout = ty.layout.as_ref()?;
+    let kind = layout.spread.map(|spread| side.profile.text(spread));
+    Some(Spread { kind, tile: layout.tile, shard: &layout.shard })
 }
 
 /// The difference of two lives.

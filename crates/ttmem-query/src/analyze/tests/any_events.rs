@@ -307,7 +307,9 @@ proptest! {
     ) {
         let [before, after] = [before, after].map(|events| {
             let mut evidence = defined();
-            events.into_iter().for_each(|event| evidence.say(event));
+            for event in events {
+                evidence.say(event);
+            }
             evidence.sink.finish()
         });
         let of_itself = crate::diff(&before, &before, &crate::DiffRequest::default());
