@@ -205,7 +205,7 @@ def test_children_by_spawn_are_tracked(tmp_path: Path) -> None:
     assert warnings == [[], [], []]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is not available")
 def test_children_by_fork_are_counted(tmp_path: Path) -> None:
     done = ran(tmp_path, *TRACK, script(tmp_path, SPAWNS), "fork")
     assert (done.returncode, done.stdout) == (0, PRINTED), done.stderr

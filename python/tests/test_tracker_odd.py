@@ -251,7 +251,7 @@ def test_parts_that_fail_to_end_lose_no_profile(tracker: ttmem.MemoryTracker) ->
     assert os.path.exists(tracker.stop())
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is not available")
 def test_a_child_can_be_ended(tmp_path: Path) -> None:
     done = run(
         """
