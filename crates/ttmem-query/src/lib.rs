@@ -63,8 +63,8 @@ pub use comparison::{ClassComparison, Comparison};
 pub use device::DeviceKind;
 pub use device_use::DeviceUse;
 pub use diff::{
-    ChangeRow, ClassDiff, Diff, DiffRequest, DiffSource, MovedFrom, OperationsDiff, PoolDiff, RankDiff,
-    TensorSide, diff,
+    ChangeRow, ClassDiff, Diff, DiffRequest, DiffSource, GrowthLimit, MovedFrom, OperationsDiff, OverLimit,
+    PoolDiff, RankDiff, TensorSide, diff,
 };
 pub use expectations::{Expectation, Expectations};
 pub use flame::{Flame, FlameName, FlameNode, FlameOf, FlameWhen, UNKNOWN_STACK, flame};

@@ -3,7 +3,10 @@
 //! All sizes are in bytes per bank; a GPU has one bank.
 
 mod groups;
+mod limit;
 mod sentences;
+
+pub use limit::{GrowthLimit, OverLimit};
 
 use serde::Serialize;
 use ttmem_model::{Class, Error, PoolId, Position, Profile, Rank, Result, Step, difference};

@@ -1,0 +1,95 @@
+//! How much a peak may grow.
+
+use std::str::FromStr;
+
+use ttmem_model::MemorySize;
+
+use super::Diff;
+
+/// How much the peak of a pool may grow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GrowthLimit {
+    /// By a share of the peak before, in percent.
+    Percent(f64),
+    /// By bytes per bank.
+    Bytes(u64),
+}
+
+/// A pool whose peak grew by more than a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverLimit<'a> {
+    /// The label of the rank.
+    pub rank: Option<&'a str>,
+    /// The pool.
+    pub pool: &'a str,
+    /// The growth of its peak.
+    pub grown_per_bank: u64,
+}
+
+impl FromStr for GrowthLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(number) = text.trim().strip_suffix('%') else {
+            return text.parse().map(|MemorySize(bytes)| Self::Bytes(bytes));
+        };
+        let percent =
+            number.trim().parse().ok().filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
+        percent
+            .map(Self::Percent)
+            .ok_or_else(|| format!("{number:?} is not a percentage; expected one such as 5%"))
+    }
+}
+
+impl GrowthLimit {
+    /// Whether a growth is larger than this.
+    #[allow(clippy::cast_precision_loss, reason = "a share in percent")]
+    fn is_exceeded(self, grown: u64, before: u64) -> bool {
+        match self {
+            Self::Bytes(limit) => grown > limit,
+            Self::Percent(limit) => grown > 0 && grown as f64 * 100.0 > limit * before as f64,
+        }
+    }
+}
+
+impl Diff {
+    /// The pools whose peak grew by more than a limit. Pools that were only sampled do not count.
+    pub fn over(&self, limit: GrowthLimit) -> Vec<OverLimit<'_>> {
+        let pools =
+            self.ranks.iter().flat_map(|rank| rank.pools.iter().map(move |(name, pool)| (rank, name, pool)));
+        pools
+            .filter(|(_, _, pool)| !pool.sampled)
+            .filter_map(|(rank, pool, peaks)| {
+                let grown = u64::try_from(peaks.change_per_bank?).ok()?;
+                let is_over = limit.is_exceeded(grown, peaks.before_per_bank?);
+                is_over.then_some(OverLimit { rank: rank.rank.as_deref(), pool, grown_per_bank: grown })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_sizes_or_shares() {
+        let limit = |text: &str| text.parse::<GrowthLimit>();
+        assert_eq!(limit("5%"), Ok(GrowthLimit::Percent(5.0)));
+        assert_eq!(limit(" 2.5 % "), Ok(GrowthLimit::Percent(2.5)));
+        assert_eq!(limit("200MiB"), Ok(GrowthLimit::Bytes(200 << 20)));
+        for text in ["", "%", "-5%", "nan%", "inf%", "5 parts", "-1MB"] {
+            assert!(limit(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_growth_beyond_the_limit_exceeds_it() {
+        assert!(GrowthLimit::Percent(5.0).is_exceeded(6, 100));
+        assert!(!GrowthLimit::Percent(5.0).is_exceeded(5, 100));
+        assert!(GrowthLimit::Percent(5.0).is_exceeded(1, 0), "from nothing to something");
+        assert!(!GrowthLimit::Percent(0.0).is_exceeded(0, 0));
+        assert!(GrowthLimit::Bytes(10).is_exceeded(11, 0));
+        assert!(!GrowthLimit::Bytes(10).is_exceeded(10, 0));
+    }
+}
