@@ -250,6 +250,30 @@ class History:
     def drained(self) -> int:
         """Number of recorded rows."""
 
+    def follow(self, library: str = "libc10_cuda.so") -> str | None:
+        """Receives the actions of the allocator in a library as they happen, from before its history begins.
+
+        Returns why that is not possible.
+        """
+
+    def unfollow(self) -> None:
+        """Ends what `follow` began."""
+
+    @property
+    def is_following(self) -> bool:
+        """Whether actions are received."""
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether received actions are those of the history, which must then be empty after each drain."""
+
+    @property
+    def received(self) -> int:
+        """Number of actions that were received and not yet recorded."""
+
+    def take(self, limit: int) -> bool:
+        """Records at most `limit` received actions of each device. Returns whether there are more."""
+
     def drain(self, snapshot: dict[str, Any], allocations: list[int], now_us: int | None = None) -> int:
         """Records the new rows of a snapshot; returns their number.
 

@@ -3,12 +3,17 @@
 A caching allocator records its actions, with the stack and a label that we set: the running call. Reading the
 history is slow, so it is only read at the end, when memory runs out, and on request. In between, tracking
 costs almost nothing.
+
+The history loses its oldest entries. Therefore the actions of CUDA's allocator are also received as they
+happen, without stacks, if this version of PyTorch allows it (`History.follow`). A thread records them. The
+history is then only needed for stacks: it is off while the program repeats iterations without details.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -28,6 +33,12 @@ logger = logging.getLogger("ttmem")
 FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
 # An allocation has three entries: allocated, free requested, free completed by all streams.
 ENTRIES_PER_ALLOCATION = 3
+# Received actions are recorded this often, and this many at once, because other threads wait meanwhile.
+SECONDS_BETWEEN_TAKES, TAKEN_AT_ONCE = 0.05, 4096
+# If the history has about this many new entries, it is read. The program waits meanwhile, for about 10 ms.
+MANY_ENTRIES = 6_000
+# After this many readings, enough for the first iterations, they may take a limited share of the time.
+FREE_DRAINS, SHARE_OF_DRAINS = 20, 0.05
 # A size is rounded to at most this many parts of a power of two.
 MAX_PARTS = (1 << 16) - 1
 # PyTorch's value for no limit is at least this large.
@@ -57,6 +68,14 @@ class CachingAllocator:
         self._history: History | None = None
         self._is_open = False
         self._is_ours = False
+        # Whether the history is off because received actions suffice.
+        self._is_paused = False
+        # Held while the history is read or changed: threads must not record it out of order.
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        self._taker: threading.Thread | None = None
+        # The number of readings without a limit that are left, and the time when another one is allowed.
+        self._free_drains, self._next_drain = FREE_DRAINS, 0.0
         self._entries = FIRST_ENTRIES
         self._peaks: dict[int, int] = {}
         self._counted: tuple[float, int] | None = None
@@ -87,15 +106,21 @@ class CachingAllocator:
         if not self._is_open:
             return
         self._is_open = False
+        self._closed.set()
         if _observed.get(self.kind) is self:
             _observed[self.kind] = None
         if self._history is None:
             return
+        if self._taker is not None:
+            self._taker.join(timeout=1.0)
         self._guarded(self._end)
         self._history = None
 
     def abandon(self) -> None:
         """Stops in a forked child: the device belongs to the parent."""
+        if self._history is not None:
+            self._history.unfollow()
+        self._closed.set()
         self._is_open, self._history = False, None
         if _observed.get(self.kind) is self:
             _observed[self.kind] = None
@@ -134,9 +159,16 @@ class CachingAllocator:
 
     def record_stacks(self, *, wanted: bool) -> None:
         """Sets whether entries of the history have stacks."""
-        self._has_stacks = wanted
-        if self._is_ours and self._history is not None:
-            self._record("all", self._entries)
+        if not self._is_ours or self._history is None:
+            return
+        with self._lock:
+            if not wanted:
+                # Before the next entries, which have no stacks.
+                self._guarded(self._drain)
+            self._has_stacks = wanted
+            self._free_drains = FREE_DRAINS
+            self._is_paused = not wanted and self._history.is_fed
+            self._record_on()
 
     def figures(self) -> dict[str, dict[str, int]]:
         """Returns the current and peak memory of each device from the allocator's counters."""
@@ -164,19 +196,26 @@ class CachingAllocator:
         # If the program already records a history, it is only read.
         is_on = getattr(torch._C, f"_{self.kind}_isHistoryEnabled", None)
         self._is_ours = is_on is None or not is_on()
+        history = History(self._mode, self.kind)
         if self._is_ours:
-            self._record("all", self._entries)
+            why_not = history.follow()
+            if why_not is not None:
+                logger.debug("only the history of the %s allocator is read: %s", self.kind.upper(), why_not)
+            self._record_on()
         else:
             self._mode.warn(
                 f"the program already records {self.kind.upper()} memory history: its settings are kept, so "
                 "stacks or older events may be missing"
             )
-        self._history = History(self._mode, self.kind)
+        self._history = history
         self._drain()
         self._mode.pass_calls_to(getattr(torch._C, f"_{self.kind}_setMemoryMetadata", None))
         self._observe()
         if self.at_start is not None:
             self.at_start()
+        if history.is_following:
+            self._taker = threading.Thread(target=self._take_on, name="ttmem-history", daemon=True)
+            self._taker.start()
 
     def _end(self) -> None:
         self._sample()
@@ -185,8 +224,54 @@ class CachingAllocator:
         forget = getattr(torch._C, f"_{self.kind}_setMemoryMetadata", None)
         if forget is not None:
             forget("")
+        if self._history is not None:
+            self._history.unfollow()
         if self._is_ours:
             self._record(None, 1)
+
+    def _take_on(self) -> None:
+        """Records received actions until the end."""
+        while not self._closed.wait(SECONDS_BETWEEN_TAKES):
+            self._guarded(self._take)
+
+    def _take(self) -> None:
+        history = self._history
+        if history is None:
+            return
+        if self._is_paused and history.is_fed:
+            while self._take_some(history):
+                # Other threads may run in between.
+                time.sleep(0)
+        elif history.received > MANY_ENTRIES:
+            self._read_or_take(history)
+        if self._is_paused and not history.is_fed:
+            with self._lock:
+                self._is_paused = False
+                self._record_on()
+
+    def _read_or_take(self, history: History) -> None:
+        """Reads the history; or, if that has taken too much time, records only what was received."""
+        began = time.monotonic()
+        if self._free_drains > 0 or began >= self._next_drain:
+            self._drain()
+            self._free_drains -= 1
+            now = time.monotonic()
+            self._next_drain = now + (now - began) / SHARE_OF_DRAINS
+        elif history.is_fed:
+            with self._lock:
+                # What happens meanwhile must not be in the history, because it is recorded here.
+                self._record(None, 1)
+                while history.take(TAKEN_AT_ONCE):
+                    time.sleep(0)
+                self._record_on()
+
+    def _take_some(self, history: History) -> bool:
+        with self._lock:
+            return self._is_paused and not self._closed.is_set() and history.take(TAKEN_AT_ONCE)
+
+    def _record_on(self) -> None:
+        """Records the history, unless received actions suffice."""
+        self._record(*((None, 1) if self._is_paused else ("all", self._entries)))
 
     def _record(self, enabled: str | None, entries: int) -> None:
         context = "alloc" if self._has_stacks else None
@@ -206,14 +291,21 @@ class CachingAllocator:
         _observed[kind] = self
 
     def _drain(self) -> None:
-        if self._history is None:
-            return
+        if self._history is not None:
+            with self._lock:
+                self._drain_locked(self._history)
+
+    def _drain_locked(self, history: History) -> None:
         allocations = [0] * self._device.device_count()
         for index, stats in self._stats():
             allocations[index] = _allocations(stats)
         snapshot = self._memory._snapshot()
         self._guarded(lambda: self._settings(snapshot.get("allocator_settings", {})))
-        self._history.drain(snapshot, allocations)
+        history.drain(snapshot, allocations)
+        if history.is_fed and self._is_ours and not self._is_paused:
+            # Its entries are recorded. What has happened since then was received.
+            self._record(None, 1)
+            self._record_on()
 
     def _settings(self, settings: dict[str, Any]) -> None:
         """Records the settings that determine the sizes of blocks, and the program's memory limit."""
@@ -262,6 +354,8 @@ class CachingAllocator:
         now, count = time.monotonic(), sum(_allocations(stats) for _, stats in self._stats())
         before, self._counted = self._counted, (now, count)
         if before is None or not self._is_ours or self._history is None or now <= before[0]:
+            return
+        if self._history.is_fed:
             return
         rate = (count - before[1]) / (now - before[0])
         wanted = min(MAX_ENTRIES, int(rate * ENTRIES_PER_ALLOCATION * SECONDS))

@@ -3,17 +3,21 @@
 //! A drain records the entries that are new since the last one. It is slow, because PyTorch creates an object for every
 //! entry.
 
+use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use ttmem::history::Contents;
 use ttmem::history::snapshot::{
-    ALLOCATION, HistoryCursor, Line, LiveOrigin, Mark, OTHER, RowContext, StackIndex, Stacks, Trace, Update,
+    ALLOCATION, HistoryCursor, Line, LiveOrigin, Mark, OTHER, Reported, RowContext, StackIndex, Stacks,
+    Trace, Update,
 };
 use ttmem::model::OpId;
 use ttmem::record::live::Recorder;
 
+use super::feed;
 use super::gil_cell::GilCell;
 use super::snapshot::{PythonStacks, PythonTrace, contents, list};
 use super::state::State;
@@ -24,9 +28,27 @@ use super::watch::Watch;
 pub(crate) struct History {
     watch: Py<Watch>,
     kind: String,
-    /// How far the history of each device is recorded.
-    drained: GilCell<Vec<HistoryCursor>>,
+    devices: GilCell<Vec<Device>>,
+    follows: GilCell<Follows>,
     rows: AtomicU64,
+}
+
+/// How far the history of a device is recorded, and what was received beyond that.
+#[derive(Debug, Default)]
+struct Device {
+    cursor: HistoryCursor,
+    reported: Reported,
+}
+
+/// Whether the actions of the allocator are received as they happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Follows {
+    #[default]
+    No,
+    /// They are received, and compared with the history.
+    Compares,
+    /// They are those of the history.
+    Yes,
 }
 
 #[pymethods]
@@ -34,7 +56,76 @@ impl History {
     #[new]
     fn new(py: Python<'_>, watch: Py<Watch>, kind: String) -> Self {
         watch.get().state.with(py, |state| state.trust_history(&kind));
-        Self { watch, kind, drained: GilCell::new(Vec::new()), rows: AtomicU64::new(0) }
+        let (devices, follows) = (GilCell::new(Vec::new()), GilCell::new(Follows::No));
+        Self { watch, kind, devices, follows, rows: AtomicU64::new(0) }
+    }
+
+    /// Receives the actions of the allocator as they happen, in addition to its history. Must be called before the
+    /// history begins. `library` contains the allocator. Returns why that is not possible.
+    #[pyo3(signature = (library = "libc10_cuda.so"))]
+    fn follow(&self, py: Python<'_>, library: &str) -> Option<String> {
+        let begun = match CString::new(library) {
+            Ok(library) if self.kind == "cuda" => feed::begin(&library),
+            _ => Err(format!("not possible for {}", self.kind)),
+        };
+        self.follows
+            .with(py, |follows| *follows = if begun.is_ok() { Follows::Compares } else { Follows::No });
+        begun.err()
+    }
+
+    /// Ends what `follow` began.
+    fn unfollow(&self, py: Python<'_>) {
+        if self.follows.with(py, std::mem::take).is_some_and(|follows| follows != Follows::No) {
+            feed::end();
+        }
+    }
+
+    /// Whether actions are received.
+    #[getter]
+    fn is_following(&self, py: Python<'_>) -> bool {
+        self.follows(py) != Follows::No
+    }
+
+    /// Whether the actions that were received are those of the history, so that it is only needed for stacks. From then
+    /// on, the history must be empty after each drain.
+    #[getter]
+    fn is_fed(&self, py: Python<'_>) -> bool {
+        self.follows(py) == Follows::Yes
+    }
+
+    /// The number of actions that were received and not yet recorded.
+    #[getter]
+    fn received(&self, py: Python<'_>) -> usize {
+        if self.follows(py) == Follows::No { 0 } else { feed::queued() }
+    }
+
+    /// Records at most `limit` actions of each device that were received. Returns whether there are more.
+    fn take(&self, py: Python<'_>, limit: usize) -> bool {
+        if self.follows(py) != Follows::Yes {
+            return false;
+        }
+        let devices = self.devices.with(py, |devices| devices.len()).unwrap_or(0);
+        let mut has_more = false;
+        for device in 0..devices {
+            let update = self.devices.with(py, |devices| {
+                let Device { cursor, reported } = &mut devices[device];
+                if !cursor.is_begun() {
+                    return None;
+                }
+                let is_complete = feed::receive(device, reported);
+                let update = cursor.advance_directly(reported.take(limit));
+                Some((update, is_complete, !reported.is_empty()))
+            });
+            let Some((update, is_complete, is_left)) = update.flatten() else { continue };
+            has_more |= is_left;
+            self.rows.fetch_add(update.len() as u64, Ordering::Relaxed);
+            self.record(py, device, update, &Stacks::default(), None);
+            if !is_complete {
+                self.unfollow(py);
+                return false;
+            }
+        }
+        has_more
     }
 
     /// Records the new entries of a snapshot; returns their number. `allocations` is the total number of allocations of
@@ -53,22 +144,16 @@ impl History {
         for (device, trace) in list(snapshot, "device_traces")?.iter().enumerate() {
             let trace = PythonTrace(trace.cast_into::<PyList>()?);
             let end = contents(&segments, device)?;
-            if trace.is_empty() && end.is_empty() {
-                continue;
+            let mut of = self.take_device(py, device);
+            let is_unused = trace.is_empty() && end.is_empty() && !of.cursor.is_begun();
+            if !is_unused {
+                let counted = allocations.get(device).copied();
+                let update = self.update(py, device, &mut of, &trace, end, counted, &mut stacks);
+                self.put_device(py, device, of);
+                let update = update?;
+                rows += update.len() as u64;
+                self.record(py, device, update, &stacks.stacks, now_us);
             }
-            let drained = self.drained.with(py, |all| all.get(device).cloned());
-            let mut progress = drained.flatten().unwrap_or_default();
-            let entries = trace.entries(progress.first_new(&trace)?, &mut stacks)?;
-            let (mark, counted) = (Mark::end_of(&trace)?, allocations.get(device).copied());
-            let update = progress.advance(entries, end, mark, counted);
-            rows += update.len() as u64;
-            self.record(py, device, update, &stacks.stacks, now_us);
-            self.drained.with(py, |all| {
-                if all.len() <= device {
-                    all.resize_with(device + 1, HistoryCursor::default);
-                }
-                all[device] = progress;
-            });
         }
         self.rows.fetch_add(rows, Ordering::Relaxed);
         Ok(rows)
@@ -82,6 +167,60 @@ impl History {
 }
 
 impl History {
+    fn follows(&self, py: Python<'_>) -> Follows {
+        self.follows.with(py, |follows| *follows).unwrap_or_default()
+    }
+
+    fn take_device(&self, py: Python<'_>, device: usize) -> Device {
+        let taken = self.devices.with(py, |all| all.get_mut(device).map(std::mem::take));
+        taken.flatten().unwrap_or_default()
+    }
+
+    fn put_device(&self, py: Python<'_>, device: usize, of: Device) {
+        self.devices.with(py, |all| {
+            if all.len() <= device {
+                all.resize_with(device + 1, Device::default);
+            }
+            all[device] = of;
+        });
+    }
+
+    /// The new entries of a device. What was received is compared with the trace, and completes it.
+    #[allow(clippy::too_many_arguments, reason = "of one caller")]
+    fn update(
+        &self,
+        py: Python<'_>,
+        device: usize,
+        of: &mut Device,
+        trace: &PythonTrace<'_>,
+        end: Contents,
+        counted: Option<u64>,
+        stacks: &mut PythonStacks,
+    ) -> PyResult<Update<LiveOrigin>> {
+        let Device { cursor, reported } = of;
+        let (first, mark) = (cursor.first_new(trace)?, Mark::end_of(trace)?);
+        let entries = trace.entries(first, stacks)?;
+        if self.follows(py) == Follows::No {
+            return Ok(cursor.advance(entries, end, mark, counted));
+        }
+        let is_complete = feed::receive(device, reported);
+        // The received actions replace the trace once they are proven to be the same.
+        let Some(joined) =
+            Some(entries.clone()).filter(|_| is_complete).and_then(|trace| reported.join(trace))
+        else {
+            *reported = Reported::default();
+            self.unfollow(py);
+            return Ok(cursor.advance(entries, end, mark, counted));
+        };
+        if reported.is_proven() {
+            self.follows.with(py, |follows| *follows = Follows::Yes);
+        }
+        if self.follows(py) == Follows::Yes && cursor.is_begun() {
+            return Ok(cursor.advance_directly(joined));
+        }
+        Ok(cursor.advance(entries, end, mark, counted))
+    }
+
     /// Records the new entries of a device.
     fn record(
         &self,

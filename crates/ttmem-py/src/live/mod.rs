@@ -4,6 +4,7 @@
 //! - `forward` is called for every module that runs.
 //! - `passing` passes the running call to allocators with a history; `snapshot` parses their history, and `history`
 //!   records it.
+//! - `feed` receives the actions of CUDA's allocator as they happen.
 //! - `operations` records the events of PyTorch's profiler.
 //! - `failures` records failed allocations and the exception that ends the program.
 //! - `call` is the running call of a context; `lines` has the Python stack.
@@ -14,6 +15,7 @@
 
 mod call;
 mod failures;
+mod feed;
 mod forward;
 mod gil_cell;
 mod history;

@@ -9,6 +9,7 @@ use ttmem::model::ScopeKind;
 use ttmem::record::live::CallRef;
 
 use super::call::{self, Call};
+use super::feed;
 use super::watch::{Watch, Within};
 
 impl Watch {
@@ -23,12 +24,14 @@ impl Watch {
     pub(super) fn pass_on(&self, py: Python<'_>, call: Option<CallRef>) {
         let pass = self.pass.with(py, |pass| pass.as_ref().map(|pass| pass.clone_ref(py))).flatten();
         let Some(pass) = pass else { return };
-        let text = self.state.with(py, |state| {
+        let running = self.state.with(py, |state| {
             let number = state.recorder.call_number(call?)?;
             let name = state.recorder.scope_of(call).map_or("", |scope| state.recorder.scope_name(scope));
-            Some(call_metadata(number, name))
+            Some((number, call_metadata(number, name)))
         });
-        if let Err(error) = pass.call1(py, (text.flatten().unwrap_or_default(),)) {
+        let (number, text) = running.flatten().unzip();
+        feed::runs(number);
+        if let Err(error) = pass.call1(py, (text.unwrap_or_default(),)) {
             self.failed(py, error);
         }
     }

@@ -52,6 +52,18 @@ impl HistoryCursor {
         }
         Update { forgotten, start, entries }
     }
+
+    /// Adds entries that follow those added before, without a gap. The next trace begins after them.
+    pub fn advance_directly<O>(&mut self, entries: Entries<O>) -> Update<O> {
+        self.allocations = self.allocations.saturating_add(entries.allocations());
+        self.mark = Mark::default();
+        Update { forgotten: 0, start: None, entries }
+    }
+
+    /// Whether a snapshot was added.
+    pub fn is_begun(&self) -> bool {
+        self.is_begun
+    }
 }
 
 /// New entries in a device's history.

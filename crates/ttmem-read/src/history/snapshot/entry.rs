@@ -98,7 +98,7 @@ const CHUNK: usize = 1 << 14;
 /// not two.
 ///
 /// There are millions of entries, so they are kept in chunks, which are released one by one while rows are made of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Entries<O> {
     chunks: Vec<Vec<Entry<O>>>,
     len: usize,
