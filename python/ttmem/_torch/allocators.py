@@ -12,6 +12,7 @@ history is then only needed for stacks: it is off while the program repeats iter
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import threading
 import time
@@ -198,7 +199,7 @@ class CachingAllocator:
         self._is_ours = is_on is None or not is_on()
         history = History(self._mode, self.kind)
         if self._is_ours:
-            why_not = history.follow()
+            why_not = history.follow() if self._can_clear() else "its history cannot be cleared"
             if why_not is not None:
                 logger.debug("only the history of the %s allocator is read: %s", self.kind.upper(), why_not)
             self._record_on()
@@ -216,6 +217,11 @@ class CachingAllocator:
         if history.is_following:
             self._taker = threading.Thread(target=self._take_on, name="ttmem-history", daemon=True)
             self._taker.start()
+
+    def _can_clear(self) -> bool:
+        """Returns whether this version of PyTorch can clear the history, without turning it off."""
+        record = getattr(self._memory, "_record_memory_history_impl", self._memory._record_memory_history)
+        return "clear_history" in inspect.signature(record).parameters
 
     def _end(self) -> None:
         self._sample()
@@ -260,7 +266,7 @@ class CachingAllocator:
         elif history.is_fed:
             with self._lock:
                 # What happens meanwhile must not be in the history, because it is recorded here.
-                self._record(None, 1)
+                self._record_on(entries=1)
                 while history.take(TAKEN_AT_ONCE):
                     time.sleep(0)
                 self._record_on()
@@ -269,13 +275,16 @@ class CachingAllocator:
         with self._lock:
             return self._is_paused and not self._closed.is_set() and history.take(TAKEN_AT_ONCE)
 
-    def _record_on(self) -> None:
-        """Records the history, unless received actions suffice."""
-        self._record(*((None, 1) if self._is_paused else ("all", self._entries)))
+    def _record_on(self, entries: int | None = None) -> None:
+        """Records the history; while received actions suffice, only its last entry."""
+        entries = entries or (1 if self._is_paused else self._entries)
+        is_fed = self._history is not None and self._history.is_fed
+        self._record("all", entries, **({"clear_history": True} if is_fed else {}))
 
-    def _record(self, enabled: str | None, entries: int) -> None:
+    def _record(self, enabled: str | None, entries: int, **options: bool) -> None:
         context = "alloc" if self._has_stacks else None
-        self._memory._record_memory_history(enabled, context=context, stacks="python", max_entries=entries)
+        record = self._memory._record_memory_history
+        record(enabled, context=context, stacks="python", max_entries=entries, **options)
 
     def _observe(self) -> None:
         attach = getattr(torch._C, f"_{self.kind}_attach_out_of_memory_observer", None)
@@ -302,9 +311,8 @@ class CachingAllocator:
         snapshot = self._memory._snapshot()
         self._guarded(lambda: self._settings(snapshot.get("allocator_settings", {})))
         history.drain(snapshot, allocations)
-        if history.is_fed and self._is_ours and not self._is_paused:
+        if history.is_fed and self._is_ours:
             # Its entries are recorded. What has happened since then was received.
-            self._record(None, 1)
             self._record_on()
 
     def _settings(self, settings: dict[str, Any]) -> None:
