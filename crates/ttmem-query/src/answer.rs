@@ -10,6 +10,7 @@ use super::allocations::Allocations;
 use super::clash::Clash;
 use super::comparison::Comparison;
 use super::device::DeviceKind;
+use super::growth::GrowthSummary;
 use super::l1::L1Summary;
 use super::ledger::LedgerSummary;
 use super::level::Level;
@@ -138,6 +139,10 @@ pub struct RankSummary {
     /// The named parts of the program, in order; omitted if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ran: Vec<Ran>,
+    /// Whether memory grows from iteration to iteration; omitted if fewer than six iterations are
+    /// known or only some runs are included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<GrowthSummary>,
     /// Suggested changes, most important first.
     pub suggestions: Vec<Suggestion>,
 }

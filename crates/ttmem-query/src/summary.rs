@@ -23,6 +23,7 @@ use super::expectations::Expectations;
 use super::expected;
 use super::filter::Filter;
 use super::groups::locations;
+use super::growth;
 use super::l1::l1_summary;
 use super::level::{Level, Thresholds};
 use super::named::Named;
@@ -312,6 +313,11 @@ impl<'a> View<'a> {
                 (moments, main.and_then(|main| self.allocations(main, peak)))
             },
         );
+        let main_id = dram_account.map(|account| account.id);
+        // Chosen runs say nothing about growth between all of them.
+        let is_whole = self.request.run == RunFilter::All;
+        let find = || growth::find(self.profile, self.rank, &self.accounts, main_id);
+        let growth = is_whole.then(find).flatten();
         Ok(RankSummary {
             rank: self.rank.label.map(|label| self.text(label)),
             process: process(self.rank),
@@ -364,8 +370,13 @@ impl<'a> View<'a> {
             expected: expected::compare(self.profile, self.rank, self.span, self.request.expect.as_ref()),
             checkpoints: self.checkpoints(),
             ran: self.parts.as_ref().map_or_else(Vec::new, Parts::ran),
+            growth: growth
+                .as_ref()
+                .map(|found| found.summary.clone())
+                .or_else(|| growth::of_phases(self.profile, self.rank))
+                .filter(|_| is_whole),
             suggestions: suggestions(
-                &self.situation(&peaks, dram, verdict.as_ref()),
+                &self.situation(&peaks, dram, verdict.as_ref(), growth.as_ref()),
                 self.request.top.unwrap_or(RANKED),
             ),
         })
@@ -377,6 +388,7 @@ impl<'a> View<'a> {
         peaks: &[Option<peak::Peak>],
         main: Option<usize>,
         verdict: Option<&'v oom::Verdict<'v>>,
+        growth: Option<&'v growth::Found>,
     ) -> Situation<'v> {
         let fault = verdict.map(|verdict| verdict.fault);
         let main = main.and_then(|main| self.accounts.get(main)).map(|account| account.id);
@@ -394,6 +406,7 @@ impl<'a> View<'a> {
             main: pools.iter().position(|pool| Some(pool.account.id) == main),
             pools,
             verdict,
+            growth,
             thresholds: self.request.thresholds,
         }
     }

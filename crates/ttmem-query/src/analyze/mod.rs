@@ -12,6 +12,7 @@ pub mod diff;
 pub mod effects;
 pub mod expected;
 pub mod fragmentation;
+pub mod growth;
 pub mod held;
 pub mod hot_paths;
 pub mod interleaved;

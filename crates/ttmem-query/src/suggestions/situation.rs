@@ -9,6 +9,7 @@ use crate::analyze::lowered::{self, Saving};
 use crate::analyze::oom::Verdict;
 use crate::analyze::peak::{self, Peak};
 use crate::analyze::{Account, Span};
+use crate::growth::Found;
 use crate::level::Thresholds;
 
 /// A rank at its peaks.
@@ -26,6 +27,8 @@ pub(crate) struct Situation<'a> {
     pub main: Option<usize>,
     /// The verdict on the out-of-memory error that ended the program.
     pub verdict: Option<&'a Verdict<'a>>,
+    /// What grows from iteration to iteration.
+    pub growth: Option<&'a Found>,
     /// The shares of a capacity above which a pool is high or full.
     pub thresholds: Thresholds,
 }

@@ -7,6 +7,7 @@ mod contents;
 mod diff;
 mod effects;
 mod expected;
+mod growth;
 mod held;
 mod hot_paths;
 mod interleaved;

@@ -1,0 +1,147 @@
+//! The iterations of a program: its repeated runs, training steps, calls or operations.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use ttmem_model::rules::passes::Passes;
+use ttmem_model::{CallId, Moment, OpId, OpKind, Position, Profile, Rank, ScopeId, ScopeKind, Step, StrId};
+
+/// The fewest iterations that can show whether memory grows.
+pub const MIN_ITERATIONS: usize = 6;
+/// The fewest operations that have to repeat together to be iterations.
+const MIN_OPERATIONS: usize = 3;
+
+/// What an iteration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A run of a program.
+    Run(StrId),
+    /// A pass through several programs.
+    Pass,
+    /// A step of an optimizer.
+    Step(ScopeId),
+    /// A call of a named part of the program.
+    Call(ScopeId),
+    /// From one execution of an operation to the next.
+    Operation(OpId),
+}
+
+/// The iterations of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Iterations {
+    /// What an iteration is.
+    pub unit: Unit,
+    /// When each of them begins, and when the last one ends.
+    moments: Vec<Moment>,
+}
+
+impl Iterations {
+    fn new(unit: Unit, begins: impl Iterator<Item = Position>, end: Position) -> Option<Self> {
+        let mut moments: Vec<Moment> = begins.map(Moment::late).collect();
+        let is_ordered = moments.is_sorted();
+        let end = moments.last().map_or(Moment::late(end), |last| Moment::late(end).max(*last));
+        let is_enough = moments.len() >= MIN_ITERATIONS;
+        moments.push(end);
+        (is_ordered && is_enough).then_some(Self { unit, moments })
+    }
+
+    /// The number of iterations; never 0.
+    pub fn count(&self) -> usize {
+        self.begins().len()
+    }
+
+    /// When each iteration begins.
+    pub fn begins(&self) -> &[Moment] {
+        self.moments.split_last().map_or(&[], |(_, begins)| begins)
+    }
+
+    /// When each iteration begins, and when the last one ends.
+    pub fn moments(&self) -> &[Moment] {
+        &self.moments
+    }
+}
+
+/// The possible iterations of a rank, best first. Those with fewer than [`MIN_ITERATIONS`] are left out.
+pub fn candidates(profile: &Profile, rank: &Rank) -> Vec<Iterations> {
+    if !rank.runs.is_empty() {
+        return of_runs(rank).into_iter().collect();
+    }
+    if !rank.calls.is_empty() {
+        return of_calls(rank);
+    }
+    of_operations(profile, rank).into_iter().collect()
+}
+
+/// The passes of a log with several runs.
+fn of_runs(rank: &Rank) -> Option<Iterations> {
+    let runs: Vec<_> = rank.top_level_runs().map(|(_, run)| run).collect();
+    let period = runs.len().div_ceil(Passes::of(rank).count().max(1)).max(1);
+    let program = runs.first()?.program;
+    let unit = if period == 1 { Unit::Run(program) } else { Unit::Pass };
+    // What the program frees after its last run does not matter.
+    let end = runs.last().filter(|run| run.finished).map_or_else(|| rank.end(), |run| run.end);
+    Iterations::new(unit, runs.iter().step_by(period).map(|run| run.first), end)
+}
+
+/// The steps of an optimizer, and the calls of the scope that is called most.
+fn of_calls(rank: &Rank) -> Vec<Iterations> {
+    let mut calls: FxHashMap<_, Vec<CallId>> = FxHashMap::default();
+    for (index, call) in rank.calls.iter().enumerate() {
+        let kind = rank.scopes.kind.get(call.scope.index());
+        let is_named = kind.is_some_and(|kind| *kind != ScopeKind::Framework);
+        // A recording that reached its size limit contains only some of the earlier calls.
+        let is_counted = rank.calls_since.is_none_or(|since| call.began >= since);
+        if call.parent.is_none() && is_named && is_counted {
+            calls.entry((call.scope, call.lane)).or_default().extend(CallId::new(index));
+        }
+    }
+    let is_optimizer = |scope: ScopeId| rank.scopes.kind.get(scope.index()) == Some(&ScopeKind::Optimizer);
+    let mut ordered: Vec<_> = calls.into_iter().collect();
+    ordered.sort_by_key(|(key, calls)| (Reverse(calls.len()), *key));
+    let steps = ordered.iter().position(|((scope, _), _)| is_optimizer(*scope));
+    let most = ordered.iter().position(|((scope, _), _)| !is_optimizer(*scope));
+    let end = end_of_work(rank);
+    let iterations = |at: usize| {
+        let ((scope, _), calls) = &ordered[at];
+        let unit = if is_optimizer(*scope) { Unit::Step(*scope) } else { Unit::Call(*scope) };
+        Iterations::new(unit, calls.iter().map(|call| rank.calls.first[call.index()]), end)
+    };
+    steps.into_iter().chain(most).filter_map(iterations).collect()
+}
+
+/// The position where the last call returned: a program that ends frees everything. The end of the rank if a call has not
+/// returned.
+fn end_of_work(rank: &Rank) -> Position {
+    let ends = rank.calls.outcome.iter().map(|outcome| outcome.map(|outcome| outcome.end));
+    ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max()).unwrap_or_else(|| rank.end())
+}
+
+/// The executions of an operation that repeats evenly, for an input without programs and calls. Of several loops, the
+/// outermost has the fewest iterations.
+fn of_operations(profile: &Profile, rank: &Rank) -> Option<Iterations> {
+    let mut steps: BTreeMap<OpId, Vec<Step>> = BTreeMap::new();
+    for (step, &op) in rank.steps.op.iter().enumerate() {
+        if profile.ops.kind(op) == OpKind::Compute {
+            steps.entry(op).or_default().extend(u32::try_from(step));
+        }
+    }
+    let mut by_count: BTreeMap<usize, Vec<(OpId, Vec<Step>)>> = BTreeMap::new();
+    for (op, steps) in steps {
+        if steps.len() >= MIN_ITERATIONS && is_even(&steps, rank.end()) {
+            by_count.entry(steps.len()).or_default().push((op, steps));
+        }
+    }
+    let together = by_count.into_values().find(|ops| ops.len() >= MIN_OPERATIONS)?;
+    let (op, steps) = together.into_iter().min_by_key(|(_, steps)| steps.first().copied())?;
+    Iterations::new(Unit::Operation(op), steps.into_iter(), rank.end())
+}
+
+/// Whether steps are spread evenly over at least half of a rank.
+fn is_even(steps: &[Step], end: Position) -> bool {
+    let mut gaps: Vec<Step> = steps.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
+    gaps.sort_unstable();
+    let (Some(&median), Some(&longest)) = (gaps.get(gaps.len() / 2), gaps.last()) else { return false };
+    last - first >= end / 2 && longest <= median.saturating_mul(3)
+}
