@@ -1,8 +1,11 @@
-"""Growth with every call: how much, and whether it is a leak or a cache."""
+"""Growth with every iteration: how much, what keeps it alive, and whether it is a leak or a cache."""
 
 from __future__ import annotations
 
+import gc
 import re
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -139,3 +142,323 @@ def test_the_cache_of_transformers_is_known_to_be_one(tmp_path: Path) -> None:
     live = ttmem.open(recording).summary()["ranks"][0]["peak"]["live"]
     named = {row["class"] for row in live if (row["name"] or "").startswith("past_key_values")}
     assert named == {"kv_cache"}
+
+
+STEPS = 14
+HERE = __file__.rpartition("/")[2]
+
+
+def line_of(mark: str) -> int:
+    """Returns the line of this file that ends with a mark."""
+    with open(__file__, encoding="utf-8") as file:
+        (line,) = [number for number, text in enumerate(file, 1) if text.rstrip().endswith(f"# {mark}")]
+    return line
+
+
+class Trainer:
+    """A training loop that calls `leak` once per step, and finds the holders after the last one."""
+
+    def __init__(self) -> None:
+        self.model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8))
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.holders: list[ttmem.Holder] = []
+
+    def fit(self, leak: Callable[[torch.Tensor], object], steps: int = STEPS) -> None:
+        for _ in range(steps):
+            loss = self.model(torch.ones(16, 64)).square().mean()
+            leak(loss)
+            loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        del loss
+        self.holders = ttmem.holders(device="cpu", max_seconds=600.0)
+
+
+def recorded(folder: Path, program: Callable[[], object]) -> dict[str, Any]:
+    tracker = ttmem.initialize_memory_tracker(folder, interval=60.0)
+    try:
+        program()
+    finally:
+        ttmem.stop_memory_tracker()
+    assert tracker.recording is not None
+    found = ttmem.load(tracker.recording).growth()
+    assert found is not None
+    return found
+
+
+def check_leak(found: dict[str, Any], mark: str, size: int, others: int = 0) -> None:
+    assert (found["verdict"], found["unit"], found["iterations"]) == ("grows", "step", STEPS)
+    assert found["per_iteration_bytes"] == size + others
+    most = found["survivors"][0]
+    assert most["loc"].endswith(f"{HERE}:{line_of(mark)}")
+    assert (most["kind"], most["since_iteration"], most["per_iteration_per_bank"]) == ("kept", 1, size)
+
+
+def holder_of(found: list[ttmem.Holder], size: int) -> ttmem.Holder:
+    """Returns the holder of most tensors of a size."""
+    return max((one for one in found if size in one.sizes), key=lambda one: one.tensors)
+
+
+def test_a_list_that_keeps_tensors_is_a_leak(tmp_path: Path) -> None:
+    trainer = Trainer()
+
+    def program() -> None:
+        history = []
+        trainer.fit(lambda _: history.append(torch.ones(MIB, dtype=torch.uint8)))  # list
+
+    check_leak(recorded(tmp_path, program), "list", MIB)
+    kept = holder_of(trainer.holders, MIB)
+    assert (kept.tensors, kept.bytes, kept.devices) == (STEPS, STEPS * MIB, ("cpu",))
+    assert re.match(
+        r"list `history` in `test_a_list.*program\(\)`, .*test_growth.py:\d+ → `\[\*\]`$", kept.chain
+    )
+
+
+def test_a_closure_that_keeps_tensors_is_a_leak(tmp_path: Path) -> None:
+    trainer = Trainer()
+    callbacks: list[Callable[[], torch.Tensor]] = []
+
+    def register(_: torch.Tensor) -> None:
+        batch = torch.ones(MIB, dtype=torch.uint8)  # closure
+        callbacks.append(lambda: batch)
+
+    check_leak(recorded(tmp_path, lambda: trainer.fit(register)), "closure", MIB)
+    kept = holder_of(trainer.holders, MIB)
+    assert (kept.tensors, kept.bytes) == (STEPS, STEPS * MIB)
+    assert kept.chain.startswith("list `callbacks` in `test_a_closure_that_keeps_tensors_is_a_leak()`, ")
+    assert re.search(
+        r"→ `\[\*\]` → closure variable `batch` of `.*register.<locals>.<lambda>\(\)`, ", kept.chain
+    )
+
+
+def test_the_traceback_of_a_kept_exception_is_a_leak(tmp_path: Path) -> None:
+    trainer = Trainer()
+    errors: list[Exception] = []
+
+    def fail() -> None:
+        scratch = torch.ones(MIB, dtype=torch.uint8)  # traceback
+        raise ValueError(scratch.shape)
+
+    def caught(_: torch.Tensor) -> None:
+        try:
+            fail()
+        except ValueError as error:
+            errors.append(error)
+
+    # The frame of `caught` also keeps its argument: the loss, 4 bytes.
+    check_leak(recorded(tmp_path, lambda: trainer.fit(caught)), "traceback", MIB, others=4)
+    kept = holder_of(trainer.holders, MIB)
+    assert (kept.tensors, kept.bytes) == (STEPS, STEPS * MIB)
+    line = line_of("traceback") + 1
+    assert re.search(
+        rf"^list `errors` in .* → `\[\*\].__traceback__` → local `scratch` in `.*fail\(\)`, .*:{line}$",
+        kept.chain,
+    )
+
+
+class Node:
+    """A node with a neighbor."""
+
+    def __init__(self) -> None:
+        self.peer: Node | None = None
+        self.payload: torch.Tensor | None = None
+
+
+def test_reference_cycles_that_are_not_collected_are_a_leak(tmp_path: Path) -> None:
+    trainer = Trainer()
+
+    def link(_: torch.Tensor) -> None:
+        a, b = Node(), Node()
+        a.peer, b.peer = b, a
+        b.payload = torch.ones(MIB, dtype=torch.uint8)  # cycle
+
+    gc.collect()
+    gc.disable()
+    try:
+        found = recorded(tmp_path, lambda: trainer.fit(link))
+    finally:
+        gc.enable()
+    check_leak(found, "cycle", MIB)
+    kept = holder_of(trainer.holders, MIB)
+    assert (kept.tensors, kept.bytes) == (STEPS, STEPS * MIB)
+    assert kept.chain == "reference cycle, freed by the next garbage collection → `Node` → `.payload`"
+
+
+def test_losses_that_keep_their_graph_are_a_leak(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(64, 4096), nn.Sigmoid(), nn.Linear(4096, 8))
+    found: list[ttmem.Holder] = []
+
+    def program() -> None:
+        losses = [model(torch.ones(64, 64)).square().mean() for _ in range(STEPS)]
+        assert losses
+        found.extend(ttmem.holders(device="cpu", max_seconds=600.0))
+
+    grown = recorded(tmp_path, program)
+    assert (grown["verdict"], grown["unit"], grown["of"]) == ("grows", "call", "Sequential")
+    # The result of the activation, which two nodes share; the input, the output and its square are smaller.
+    largest = 64 * 4096 * 4
+    assert grown["survivors"][0]["per_iteration_per_bank"] == largest
+    assert grown["survivors"][0]["module"] == "1"
+    assert largest <= grown["per_iteration_bytes"] < 1.1 * largest
+    kept = holder_of(found, largest)
+    assert kept.bytes >= STEPS * largest
+    assert re.match(
+        r"list `losses` in `.*program\(\)`, .*test_growth.py:\d+ → `\[\*\]` → `Tensor.grad_fn` → "
+        r"saved by \w+Backward0$",
+        kept.chain,
+    )
+
+
+def test_a_loop_that_only_warms_up_does_not_grow(tmp_path: Path) -> None:
+    trainer = Trainer()
+    cache: dict[int, torch.Tensor] = {}
+    calls = 0
+
+    def warm_up(_: torch.Tensor) -> None:
+        nonlocal calls
+        calls += 1
+        # A cache that fills during the first steps.
+        cache.setdefault(min(calls, 5), torch.ones(MIB, dtype=torch.uint8))
+
+    found = recorded(tmp_path, lambda: trainer.fit(warm_up))
+    assert (found["verdict"], found["survivors"], found["per_iteration_bytes"]) == ("steady", [], 0)
+    assert found["iterations_left"] is None
+    assert 4 * MIB <= found["warm_up_per_bank"] < 6 * MIB
+    assert found["statement"]["headline"] == f"cpu does not grow over {STEPS} steps."
+
+
+def test_lazy_buffers_and_optimizer_state_are_warm_up(tmp_path: Path) -> None:
+    found = recorded(tmp_path, lambda: Trainer().fit(lambda _: None))
+    assert (found["verdict"], found["warm_up_iterations"]) == ("steady", 1)
+    # Two moments of every parameter.
+    parameters = sum(one.numel() for one in Trainer().model.parameters())
+    assert found["warm_up_per_bank"] >= 2 * 4 * parameters
+
+
+@pytest.mark.parametrize("tokens", [10, 24])
+def test_a_cache_that_each_request_drops_is_not_a_leak(tmp_path: Path, tokens: int) -> None:
+    layer = nn.Linear(64, 64)
+
+    def serve() -> None:
+        with torch.no_grad():
+            for _ in range(3):
+                keys = [layer(torch.ones(8, 64)) for _ in range(tokens)]
+                del keys
+
+    assert recorded(tmp_path, serve)["verdict"] == "steady"
+
+
+def test_the_cache_of_a_generation_is_not_a_leak(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+
+    def generate() -> None:
+        with torch.no_grad():
+            model.generate(torch.ones(4, 1, dtype=torch.long), max_new_tokens=30, do_sample=False)
+
+    found = recorded(tmp_path, generate)
+    assert found["verdict"] != "grows"
+    assert all(one["kind"] != "kept" or one["per_iteration_per_bank"] < 1024 for one in found["survivors"])
+
+
+class Hostile:
+    """An object whose own code must not run."""
+
+    def __init__(self, payload: torch.Tensor) -> None:
+        object.__setattr__(self, "payload", payload)
+
+    def _fail(self, *_: object) -> Any:
+        pytest.fail("the search called code of the program")
+
+    __getattr__ = __getattribute__ = __repr__ = __eq__ = __hash__ = __iter__ = __len__ = __bool__ = _fail
+    __class__ = property(_fail)
+
+
+def test_the_search_calls_no_code_of_the_program() -> None:
+    hostile = Hostile(torch.ones(3001))
+    packed: list[torch.Tensor] = []
+
+    def pack(tensor: torch.Tensor) -> int:
+        packed.append(tensor.detach().clone())
+        return len(packed) - 1
+
+    def unpack(_: int) -> torch.Tensor:
+        pytest.fail("the search unpacked a saved tensor")
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        loss = torch.ones(5001, requires_grad=True).exp().sum()
+    found = ttmem.holders(max_seconds=600.0)
+    kept = holder_of(found, 4 * 3001)
+    assert re.match(r"Hostile `hostile` in `test_the_search.*\(\)`, .* → `.payload`$", kept.chain)
+    assert any(one.chain.startswith("list `packed` in ") for one in found if 4 * 5001 in one.sizes)
+    del loss, hostile
+
+
+def test_a_search_keeps_nothing_alive() -> None:
+    def inner() -> tuple[int, int]:
+        local = torch.ones(7001)
+        before = sys.getrefcount(local)
+        ttmem.holders(max_seconds=600.0)
+        return before, sys.getrefcount(local)
+
+    before, after = inner()
+    assert before == after
+
+
+def test_threads_may_run_beside_a_search() -> None:
+    ends = threading.Event()
+    errors: list[BaseException] = []
+    table: dict[int, torch.Tensor] = {}
+
+    def churn() -> None:
+        try:
+            number = 0
+            while not ends.is_set():
+                table[number % 50] = torch.ones(100 + number % 7)
+                table.pop((number * 7) % 50, None)
+                number += 1
+        except BaseException as error:  # noqa: BLE001 - reported below
+            errors.append(error)
+
+    thread = threading.Thread(target=churn)
+    kept = torch.ones(9001)
+    thread.start()
+    try:
+        for _ in range(5):
+            (mine,) = [one for one in ttmem.holders(max_seconds=600.0) if 4 * 9001 in one.sizes]
+            assert "`kept` in `test_threads_may_run_beside_a_search()`" in mine.chain
+    finally:
+        ends.set()
+        thread.join()
+    assert not errors
+    del kept
+
+
+def test_a_thread_s_variables_are_found() -> None:
+    begun, ends = threading.Event(), threading.Event()
+
+    def work() -> None:
+        buffer = torch.ones(11001)
+        begun.set()
+        ends.wait()
+        del buffer
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    try:
+        kept = holder_of(ttmem.holders(max_seconds=600.0), 4 * 11001)
+        assert re.match(r"Tensor `buffer` in `test_a_thread_s.*work\(\)`, ", kept.chain)
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_a_limit_of_time_is_said() -> None:
+    tensors = [torch.ones(13001) for _ in range(3)]
+    found = ttmem.holders(sizes={4 * 13001}, max_seconds=-1.0)
+    assert sum(one.tensors for one in found) == len(tensors)
+    assert all(one.tensors for one in found)

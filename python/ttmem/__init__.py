@@ -16,6 +16,7 @@ open = load  # an alias, for existing programs. Not in `__all__`: `import *` mus
 # Stands in for `typing.TYPE_CHECKING`: importing `typing` takes longer than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ttmem._torch.holders import Holder, holders
     from ttmem.tracker import (
         MemoryTracker,
         get_memory_summary,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DRAMUsage",
     "Error",
+    "Holder",
     "L1UsagePerCore",
     "MemoryTracker",
     "MemoryUsageTracker",
@@ -48,6 +50,7 @@ __all__ = [
     "__version__",
     "get_memory_summary",
     "get_memory_tracker",
+    "holders",
     "initialize_memory_tracker",
     "load",
     "memory_checkpoint",
@@ -60,13 +63,14 @@ if not TYPE_CHECKING:
     USAGE = frozenset(
         ("DRAMUsage", "L1UsagePerCore", "MemoryUsageTracker", "RunMode", "ScopeGuard", "memory_snapshot")
     )
+    HOLDERS = frozenset(("Holder", "holders"))
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - type checkers read the imports above instead
         """Imports the trackers on first use; the commands do not need them."""
         if name in __all__:
             from importlib import import_module
 
-            module = "usage" if name in USAGE else "tracker"
+            module = "usage" if name in USAGE else "_torch.holders" if name in HOLDERS else "tracker"
             globals()[name] = found = getattr(import_module(f"ttmem.{module}"), name)
             return found
         msg = f"module {__name__!r} has no attribute {name!r}"
@@ -74,4 +78,4 @@ if not TYPE_CHECKING:
 
     def __dir__():  # noqa: ANN202
         """Lists the public names, including those that are not imported yet."""
-        return sorted({*__all__, *globals()} - {"TYPE_CHECKING", "USAGE"})
+        return sorted({*__all__, *globals()} - {"HOLDERS", "TYPE_CHECKING", "USAGE"})

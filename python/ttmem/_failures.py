@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAX_TEXT = 2000
 """Longer messages are cut: they may contain a printed tensor."""
 MAX_CHAIN = 64
+OUT_OF_MEMORY = "OutOfMemoryError"
+"""PyTorch's exception for all accelerators."""
 
 
 class Uncaught:
@@ -46,12 +48,16 @@ class Uncaught:
             sys.excepthook = self._before
 
     def _raised(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        is_noted = self._is_open and not hasattr(sys, "ps1")
         # `ps1`: an interactive session, which continues after an exception.
-        if self._is_open and not hasattr(sys, "ps1"):
+        if is_noted:
             # An error here must not hide the program's own.
             with contextlib.suppress(Exception):
                 self._note(described(error, trace, self._libraries), messages(error))
         self._before(kind, error, cleaned(error, trace))
+        if is_noted and kind.__name__ == OUT_OF_MEMORY:
+            with contextlib.suppress(Exception):
+                _print_holders()
 
 
 def described(error: BaseException, trace: TracebackType | None, libraries: Sequence[str]) -> str:
@@ -71,6 +77,15 @@ def messages(error: BaseException) -> list[str]:
         found.append(str(at))
         at = at.__cause__ or at.__context__
     return found
+
+
+def _print_holders() -> None:
+    """Prints what keeps the memory of accelerators alive, after the traceback."""
+    from ttmem._torch.holders import holders, holders_text
+
+    found = [one for one in holders() if any(device != "cpu" for device in one.devices)]
+    if found and sys.stderr is not None:
+        print(f"\nttmem: tensors are kept alive by:\n{holders_text(found)}", file=sys.stderr)  # noqa: T201
 
 
 def _place(trace: TracebackType | None, libraries: tuple[str, ...]) -> str | None:

@@ -119,6 +119,22 @@ class Profile:
 
         """
 
+    def growth(self, *, rank: int = 0) -> dict[str, Any] | None:
+        """Returns whether memory grows from iteration to iteration, and what stays (docs/growth.md).
+
+        It is the object `growth` of a rank in `summary()`.
+
+        Args:
+            rank: The index of the rank in the file.
+
+        Returns:
+            None if fewer than six iterations are known.
+
+        Raises:
+            Error: The rank does not exist.
+
+        """
+
     def replay(self, *, rank: int = 0) -> dict[str, Any]:
         """Replays all allocations with ttmem's model of tt-metal's allocator (docs/json.md).
 

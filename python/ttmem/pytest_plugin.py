@@ -248,7 +248,8 @@ class Measurement:
         numbers = f"{size_text(value)} on {usage.device}, limit {size_text(limit.size)}"
         if limit.marker == GROWTH:
             rows = memory.growth_rows(usage.device)
-            return f"left {numbers}\n\n" + self._held(memory, rows, f"live on {usage.device} after the test")
+            text = self._held(memory, rows, f"live on {usage.device} after the test")
+            return f"left {numbers}\n\n{text}{_kept_by(usage.device, rows)}"
         older = usage.total - usage.peak
         if older > 0:
             numbers += (
@@ -264,6 +265,16 @@ class Measurement:
 
         table = held_text(rows, str(self.item.config.rootpath)) if rows else "  unknown"
         return f"{title}:\n{table}\n\nrecording: {memory.recording}"
+
+
+def _kept_by(device: str, rows: list[Row]) -> str:
+    """Returns what keeps the tensors of a test alive; empty if they are not PyTorch's."""
+    if device == "ttnn" or not rows:
+        return ""
+    from ttmem._torch.holders import holders, holders_text
+
+    found = holders(device=device, sizes={row.size for row in rows})
+    return f"\n\nkept alive by:\n{holders_text(found)}" if found else ""
 
 
 # The measurements of running tests.

@@ -113,6 +113,17 @@ impl Profile {
         py.import("json")?.call_method1("loads", (text,))
     }
 
+    /// Whether memory grows from iteration to iteration; `None` if fewer than six iterations are known.
+    #[pyo3(signature = (*, rank=0))]
+    fn growth<'py>(&self, py: Python<'py>, rank: usize) -> PyResult<Bound<'py, PyAny>> {
+        let text = self.ask(py, |profile| {
+            let found = query::growth(profile, rank)?;
+            serde_json::to_string(&found).map_err(|error| Error::Bug(error.to_string()))
+        });
+        let text = text.map_err(|error| raised(py, error))?;
+        py.import("json")?.call_method1("loads", (text,))
+    }
+
     /// Replays all allocations with the model of tt-metal's allocator, and compares their addresses.
     #[pyo3(signature = (*, rank=0))]
     fn replay<'py>(&self, py: Python<'py>, rank: usize) -> PyResult<Bound<'py, PyAny>> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use ttmem_model::words::by_count;
-use ttmem_model::{Class, CurveKind, PoolId, Profile, Rank, Step, StepNumber};
+use ttmem_model::{Class, CurveKind, Error, PoolId, Profile, Rank, Result, Step, StepNumber};
 
 use super::about::Extent;
 use super::phases;
@@ -146,9 +146,13 @@ pub(super) struct Found {
     pub summary: GrowthSummary,
 }
 
-/// Whether the memory of a rank grows from iteration to iteration. `None` if the input has fewer than
-/// [`MIN_ITERATIONS`](analysis::MIN_ITERATIONS) iterations, or none that are known.
-pub fn growth(profile: &Profile, rank: &Rank) -> Option<GrowthSummary> {
+/// Whether the memory of a rank grows from iteration to iteration. `None` if fewer than
+/// [`MIN_ITERATIONS`](analysis::MIN_ITERATIONS) iterations are known.
+pub fn growth(profile: &Profile, rank: usize) -> Result<Option<GrowthSummary>> {
+    let count = profile.ranks.len();
+    let Some(rank) = profile.ranks.get(rank) else {
+        return Err(Error::NotFound(format!("no rank {rank}: the input has {count}")));
+    };
     let ids = (0..rank.pools.len()).filter_map(PoolId::new);
     let accounts: Vec<Account<'_>> = ids.filter_map(|id| Account::new(rank, id)).collect();
     let peak_of = |id: PoolId| {
@@ -156,7 +160,8 @@ pub fn growth(profile: &Profile, rank: &Rank) -> Option<GrowthSummary> {
         peak::peak(account, Span::recorded(rank)).map(|peak| peak.per_bank)
     };
     let main = main_pool(profile, rank, peak_of);
-    find(profile, rank, &accounts, main).map(|found| found.summary).or_else(|| of_phases(profile, rank))
+    let found = find(profile, rank, &accounts, main).map(|found| found.summary);
+    Ok(found.or_else(|| of_phases(profile, rank)))
 }
 
 /// Finds growth in the main pool, or in the first other pool that grows.

@@ -1,0 +1,350 @@
+"""What keeps tensors alive: the references from a variable of the program to each tensor.
+
+The search follows references forward, from the variables of all running functions and of the program's
+modules. It calls no code of the program: objects are compared by identity, their contents come from
+`gc.get_referents`, and attributes are read only through descriptors of Python and PyTorch. Other threads may
+run meanwhile; what they change is found as it was or as it is. Afterwards, no references are left.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import types
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ttmem._frames import OURS
+from ttmem._sizes import size_text
+from ttmem._torch.autograd_graph import Graph
+from ttmem._torch.reference_names import Names, is_container, locals_of, mro, namespace_of, place
+from ttmem._torch.referrers import Referrers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+MAX_OBJECTS = 5_000_000
+MAX_SECONDS = 5.0
+MAX_CHAIN = 40
+"""Longer chains, such as linked lists, are cut in the middle."""
+CLOCK_EVERY = 1024
+MAX_ALIKE = 3
+"""Of tensors of the same size that no variable leads to, this many are searched."""
+MAX_SIZES = 16
+CO_OPTIMIZED = 0x1
+UNFINISHED = "not found within the limits of the search"
+
+
+class Holder(NamedTuple):
+    """Tensors that are kept alive in the same way."""
+
+    chain: str
+    """The references from a variable to the tensors; `*` stands for any index or key."""
+    tensors: int
+    """The number of tensors, including those that autograd has saved."""
+    bytes: int
+    """Their size. Memory that several tensors share counts once."""
+    devices: tuple[str, ...]
+    """The devices that they are on."""
+    sizes: tuple[int, ...]
+    """The distinct sizes of their memory, largest first."""
+
+
+class Memory(NamedTuple):
+    """The memory of a tensor."""
+
+    storage: int
+    size: int
+    device: str
+
+
+class Root(NamedTuple):
+    """A variable that the search starts from."""
+
+    text: str
+    value: object
+
+
+def holders(
+    *, device: str | None = None, sizes: Collection[int] | None = None, max_seconds: float = MAX_SECONDS
+) -> list[Holder]:
+    """Finds what keeps the live tensors of this process alive, largest first.
+
+    Runs no code of the program and keeps no references. A row of its own counts the tensors that were not
+    reached within `max_seconds`.
+
+    Args:
+        device: Only tensors on this device: `"cuda"`, `"cuda:0"` or `"cpu"`.
+        sizes: Only tensors whose memory has one of these sizes in bytes.
+        max_seconds: The limit of processor time.
+
+    """
+    import torch
+
+    with torch._C.DisableTorchFunction():
+        search = Search(torch.Tensor, time.thread_time() + max_seconds)
+        try:
+            search.run(_program_roots())
+            search.run(_exception_roots())
+            return search.result(device, sizes)
+        finally:
+            search.clear()
+
+
+def holders_text(found: list[Holder], *, top: int = 5) -> str:
+    """Returns lines with the largest holders: their size, the number of tensors and the chain."""
+    lines = []
+    for one in found[:top]:
+        tensors = "1 tensor" if one.tensors == 1 else f"{one.tensors} tensors"
+        lines.append(f"  {size_text(one.bytes):>10}  {tensors}: {one.chain}")
+    if len(found) > top:
+        rest = found[top:]
+        lines.append(f"  {size_text(sum(one.bytes for one in rest)):>10}  {len(rest)} more")
+    return "\n".join(lines)
+
+
+class Search:
+    """One search. Objects are known by their `id`, and stay alive while it runs."""
+
+    def __init__(self, tensor_type: type, end: float) -> None:
+        self._tensor_type = tensor_type
+        self._is_tensor_type: dict[int, bool] = {}
+        self._graph = Graph()
+        self._names = Names(self._graph)
+        self._end = end
+        self._visited: dict[int, tuple[object, int | None]] = {}
+        """Each visited object, and the `id` of the one that refers to it."""
+        self._roots: dict[int, str] = {}
+        self._tensors: dict[int, object] = {id(one): one for one in gc.get_objects() if self._is_tensor(one)}
+        self._missing = set(self._tensors)
+
+    def run(self, roots: Iterable[Root]) -> None:  # noqa: C901
+        """Follows references from variables, the nearest objects first."""
+        queue: deque[object] = deque()
+        # Graphs come last: a parameter belongs to its module, not to the graph of a loss.
+        graphs: deque[object] = deque()
+        for root in roots:
+            if is_container(root.value) and id(root.value) not in self._visited:
+                self._visit(root.value, None)
+                self._roots[id(root.value)] = root.text
+                queue.append(root.value)
+        count = 0
+        while queue or graphs:
+            count += 1
+            if (count % CLOCK_EVERY == 0 and time.thread_time() > self._end) or len(
+                self._visited
+            ) > MAX_OBJECTS:
+                return
+            if not self._missing:
+                # Every tensor is found; their graphs may lead to more.
+                graphs.extend(one for one in queue if id(one) in self._tensors)
+                queue.clear()
+            if queue:
+                one = queue.popleft()
+                found: Iterable[object] = _referents(one)
+                if id(one) in self._tensors:
+                    graphs.append(one)
+            elif graphs:
+                one = graphs.popleft()
+                is_tensor = id(one) in self._tensors
+                found = self._graph.of_tensor(one) if is_tensor else self._graph.of_node(one)
+            else:
+                return
+            for inner in found:
+                if id(inner) not in self._visited:
+                    self._visit(inner, id(one))
+                    (graphs if self._graph.is_node(inner) else queue).append(inner)
+
+    def result(self, device: str | None, sizes: Collection[int] | None) -> list[Holder]:
+        """Groups the tensors by their chains."""
+        rows: list[tuple[Memory, str | None, object]] = []
+        for key, tensor, saver in self._all_tensors():
+            memory = _memory(tensor)
+            is_chosen = memory is not None and _is_on(memory.device, device)
+            if memory is not None and is_chosen and (sizes is None or memory.size in sizes):
+                rows.append((memory, self._chain(key, saver) if key in self._visited else None, tensor))
+        unreached = self._unreached([(memory, tensor) for memory, chain, tensor in rows if chain is None])
+        groups: dict[str, list[Memory]] = {}
+        for memory, chain, _ in rows:
+            groups.setdefault(chain or unreached.get(memory.size, UNFINISHED), []).append(memory)
+        return _holders_of(groups)
+
+    def clear(self) -> None:
+        """Drops all references."""
+        self._visited.clear()
+        self._tensors.clear()
+        self._graph.clear()
+
+    def _visit(self, one: object, by: int | None) -> None:
+        self._visited[id(one)] = (one, by)
+        if self._is_tensor(one):
+            self._missing.discard(id(one))
+            # It may have been created since the search began.
+            self._tensors[id(one)] = one
+
+    def _all_tensors(self) -> Iterator[tuple[int, object, str | None]]:
+        """Yields the end of each tensor's chain, the tensor and the name of the node that saved it."""
+        saved = {id(tensor): (id(node), name) for node, name, tensor in self._graph.saved()}
+        for key, tensor in list(self._tensors.items()):
+            node, name = saved.get(key, (key, None))
+            yield (key, tensor, None) if key in self._visited else (node, tensor, name)
+        for saver, name, tensor in self._graph.saved():
+            if id(tensor) not in self._tensors:
+                yield id(saver), tensor, name
+
+    def _unreached(self, rows: list[tuple[Memory, object]]) -> dict[int, str]:
+        """Returns the chains of tensors that no variable leads to, by their size."""
+        by_size: dict[int, list[object]] = {}
+        for memory, tensor in rows:
+            by_size.setdefault(memory.size, []).append(tensor)
+        if not rows:
+            return {}
+        found = {}
+        ours = (by_size, self._visited, self._tensors, rows, *rows, *by_size.values())
+        referrers = Referrers(self._names, self._visited, ours)
+        largest = sorted(by_size, key=lambda size: -size * len(by_size[size]))
+        for size in largest[:MAX_SIZES]:
+            if time.thread_time() > self._end:
+                break
+            chains = {referrers.chain(tensor, self._end) for tensor in by_size[size][:MAX_ALIKE]}
+            if len(chains) == 1:
+                found[size] = chains.pop() or UNFINISHED
+        referrers.clear()
+        return found
+
+    def _chain(self, key: int, saver: str | None) -> str:
+        objects: list[object] = []
+        at: int | None = key
+        while at is not None:
+            one, at = self._visited[at]
+            objects.append(one)
+        objects.reverse()
+        parts = self._names.chain(self._roots[id(objects[0])], objects)
+        if saver is not None:
+            parts.append(f"saved by {saver}")
+        if len(parts) > MAX_CHAIN:
+            parts = [*parts[: MAX_CHAIN // 2], "…", *parts[-MAX_CHAIN // 2 :]]
+        return " → ".join(parts)
+
+    def _is_tensor(self, one: object) -> bool:
+        kind = type(one)
+        known = self._is_tensor_type.get(id(kind))
+        if known is None:
+            known = any(base is self._tensor_type for base in mro(kind))
+            self._is_tensor_type[id(kind)] = known
+        return known
+
+
+def _holders_of(groups: dict[str, list[Memory]]) -> list[Holder]:
+    """Returns the rows of the groups. Memory that is in several groups counts in the first."""
+    taken: set[int] = set()
+    found = []
+    for chain, memories in groups.items():
+        own = {one.storage: one for one in memories if one.storage not in taken}
+        taken.update(own)
+        size = sum(one.size for one in own.values())
+        devices = tuple(sorted({one.device for one in memories}))
+        sizes = tuple(sorted({one.size for one in memories}, reverse=True))
+        found.append(Holder(chain, len(memories), size, devices, sizes))
+    return sorted(found, key=lambda one: (-one.bytes, one.chain))
+
+
+def _referents(one: object) -> list[object]:
+    """Returns the objects that an object refers to, without those that lead to all of the program."""
+    kind = type(one)
+    skipped = {id(kind)}
+    if kind is types.FunctionType:
+        skipped |= {id(one.__globals__), id(one.__builtins__)}  # type: ignore[attr-defined]
+    elif kind is types.FrameType:
+        skipped |= {id(one.f_globals), id(one.f_builtins)}  # type: ignore[attr-defined]
+    return [
+        inner
+        for inner in gc.get_referents(one)
+        if is_container(inner) and id(inner) not in skipped and not _is_ours(inner)
+    ]
+
+
+def _is_ours(one: object) -> bool:
+    return type(one) is types.FrameType and one.f_code.co_filename.startswith(OURS)
+
+
+def _memory(tensor: Any) -> Memory | None:
+    """Returns the memory of a tensor; None if it has none."""
+    import torch
+
+    base: Any = torch._C.TensorBase
+    try:
+        device = base.__dict__["device"].__get__(tensor)
+        if device.type == "meta":
+            return None
+        storage = base.untyped_storage(tensor)
+        return Memory(storage._cdata, storage.nbytes(), str(device))
+    except Exception:  # noqa: BLE001 - a sparse, fake or wrapped tensor
+        return None
+
+
+def _is_on(place: str, device: str | None) -> bool:
+    return device is None or device in (place, place.split(":", maxsplit=1)[0])
+
+
+def _frames() -> list[types.FrameType]:
+    """Returns the frames of all threads, outermost first, without those of this search."""
+    found: list[types.FrameType] = []
+    for innermost in list(sys._current_frames().values()):
+        stack = []
+        frame: types.FrameType | None = innermost
+        while frame is not None:
+            if not frame.f_code.co_filename.startswith(OURS):
+                stack.append(frame)
+            frame = frame.f_back
+        found += reversed(stack)
+    return found
+
+
+def _program_roots() -> Iterator[Root]:
+    """The variables of the program's functions and modules, then those of the libraries that run."""
+    from ttmem._torch.mode import libraries
+
+    theirs = (*libraries(), OURS, "<frozen ")
+    frames = _frames()
+    for frame in frames:
+        if not frame.f_code.co_filename.startswith(theirs):
+            yield from _of_frame(frame)
+    for name, module in list(sys.modules.items()):
+        if type(module) is types.ModuleType and type(name) is str:
+            namespace = namespace_of(module)
+            file = namespace.get("__file__")
+            if name == "__main__" or (type(file) is str and not file.startswith(theirs)):
+                yield from _of_module(name, namespace)
+    for frame in frames:
+        if frame.f_code.co_filename.startswith(theirs):
+            yield from _of_frame(frame)
+
+
+def _exception_roots() -> Iterator[Root]:
+    """The exception that was raised last, which Python keeps for debuggers."""
+    for name in ("last_exc", "last_value", "last_traceback"):
+        if name in sys.__dict__:
+            yield Root(f"`sys.{name}`", sys.__dict__[name])
+    current = sys.exc_info()[1]
+    if current is not None:
+        yield Root("the exception that is being handled", current)
+
+
+def _of_frame(frame: types.FrameType) -> Iterator[Root]:
+    # Not the body of a module or class: its variables are those of the module.
+    if frame.f_code.co_flags & CO_OPTIMIZED:
+        for name, value in locals_of(frame):
+            yield Root(f"{_kind(value)} `{name}` in {place(frame)}", value)
+
+
+def _of_module(name: str, namespace: dict[str, object]) -> Iterator[Root]:
+    for key, value in list(namespace.items()):
+        if type(key) is str and type(value) is not types.ModuleType:
+            yield Root(f"{_kind(value)} `{key}` of module `{name}`", value)
+
+
+def _kind(value: object) -> str:
+    name: str = type.__dict__["__name__"].__get__(type(value))
+    return name
