@@ -248,8 +248,8 @@ class Measurement:
         numbers = f"{size_text(value)} on {usage.device}, limit {size_text(limit.size)}"
         if limit.marker == GROWTH:
             rows = memory.growth_rows(usage.device)
-            text = self._held(memory, rows, f"live on {usage.device} after the test")
-            return f"left {numbers}\n\n{text}{_kept_by(usage.device, rows)}"
+            title = f"live on {usage.device} after the test"
+            return f"left {numbers}\n\n" + self._held(memory, rows, title, _kept_by(usage.device, rows))
         older = usage.total - usage.peak
         if older > 0:
             numbers += (
@@ -260,11 +260,11 @@ class Measurement:
     def _held_at_peak(self, memory: Memory, usage: DeviceUsage) -> str:
         return self._held(memory, memory.peak_rows(usage.device), f"live on {usage.device} at the peak")
 
-    def _held(self, memory: Memory, rows: list[Row], title: str) -> str:
+    def _held(self, memory: Memory, rows: list[Row], title: str, holders: str = "") -> str:
         from ttmem._held import held_text
 
         table = held_text(rows, str(self.item.config.rootpath)) if rows else "  unknown"
-        return f"{title}:\n{table}\n\nrecording: {memory.recording}"
+        return f"{title}:\n{table}{holders}\n\nrecording: {memory.recording}"
 
 
 def _kept_by(device: str, rows: list[Row]) -> str:

@@ -314,7 +314,7 @@ impl<'a> View<'a> {
             },
         );
         let main_id = dram_account.map(|account| account.id);
-        // Chosen runs say nothing about growth between all of them.
+        // Growth is a question about all runs.
         let is_whole = self.request.run == RunFilter::All;
         let find = || growth::find(self.profile, self.rank, &self.accounts, main_id);
         let growth = is_whole.then(find).flatten();

@@ -1,4 +1,4 @@
-"""The autograd graph behind a tensor, and the tensors that its nodes have saved for the backward pass."""
+"""The autograd graph of a tensor, and the tensors that its nodes have saved for the backward pass."""
 
 from __future__ import annotations
 

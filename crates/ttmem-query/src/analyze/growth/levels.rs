@@ -2,7 +2,7 @@
 
 use super::MIN_ITERATIONS;
 
-/// The number of parts that many measured iterations are divided into.
+/// The number of parts that the measured iterations are divided into.
 const PARTS: usize = 4;
 /// The fewest measured iterations that are divided. Fewer have to rise one by one.
 const MIN_DIVIDED: usize = 2 * PARTS;
@@ -49,7 +49,7 @@ pub(super) fn rise(levels: &[u64], quantum: u64) -> Option<Rise> {
     let is_exact = bytes > quantum.saturating_mul(2);
     let stays = at_end >= lowest.saturating_add(bytes / 2);
     let (first, last) = (start + first, start + last);
-    // The last part rises, too, unless it is a single iteration.
+    // The last part also rises, unless it is a single iteration.
     let continues = last + 1 == begins.len() || begins[last..].iter().any(|level| *level > highest);
     (rises && is_exact && stays && continues && !is_cycle(begins, bytes)).then(|| Rise {
         first,
