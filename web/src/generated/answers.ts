@@ -488,6 +488,53 @@ export type Growth = {
   iterations_left: number | null,
 };
 
+/** Whether memory grows from iteration to iteration, and what stays. */
+export type GrowthSummary = {
+  /** Whether memory grows, and whether that is expected. */
+  verdict: GrowthVerdict,
+  /** What an iteration is. */
+  unit: GrowthUnit,
+  /** The program, part of the program, operation or phase that marks an iteration. */
+  of: string | null,
+  /** The number of iterations. */
+  iterations: number,
+  /** The pool that grows; the main pool if none does. Null if the input has phases only. */
+  pool: string | null,
+  /** The bytes per bank that an iteration adds. */
+  per_iteration_per_bank: number | null,
+  /** The bytes on the device that an iteration adds. */
+  per_iteration_bytes: number | null,
+  /** The first iteration that leaves memory behind, from 1; null if memory does not grow. */
+  since_iteration: number | null,
+  /** The number of iterations that growth was measured over. */
+  measured_iterations: number,
+  /** The number of iterations until the memory is allocated that the program keeps; null if unknown. */
+  warm_up_iterations: number | null,
+  /** The memory that these iterations allocate and keep, without what grows. */
+  warm_up_per_bank: number | null,
+  /** The size of a bank. */
+  capacity_per_bank: number | null,
+  /**
+   * The number of further iterations that fit into the pool at this rate; null if memory does not grow or if the
+   * capacity is unknown.
+   */
+  iterations_left: number | null,
+  /** What iterations leave behind, by origin, largest first. */
+  survivors: Array<Survivor>,
+  /** The number of origins, including those that are not listed. */
+  survivor_count: number,
+  /** The finding in sentences. */
+  statement: Statement,
+  /** Limits of the numbers above. */
+  caveats: Array<string>,
+};
+
+/** What an iteration is. */
+export type GrowthUnit = "run" | "pass" | "step" | "call" | "iteration";
+
+/** Whether memory grows. */
+export type GrowthVerdict = "grows" | "tensors_grow" | "kv_cache_grows" | "steady";
+
 /** A scope and the total time of its calls. */
 export type HotPath = {
   /** The scope. */
@@ -1269,6 +1316,11 @@ export type RankSummary = {
   checkpoints?: Array<Checkpoint>,
   /** The named parts of the program, in order; omitted if there are none. */
   ran?: Array<Ran>,
+  /**
+   * Whether memory grows from iteration to iteration; omitted if fewer than six iterations are
+   * known or only some runs are included.
+   */
+  growth?: GrowthSummary | null,
   /** Suggested changes, most important first. */
   suggestions: Array<Suggestion>,
 };
@@ -1568,6 +1620,39 @@ export type Summary = {
   /** One entry per rank. */
   ranks: Array<RankSummary>,
 };
+
+/** What iterations leave behind. */
+export type Survivor = {
+  /** How it grows. */
+  kind: SurvivorKind,
+  /** The operation that allocates it. */
+  op: string | null,
+  /** The location of that operation. */
+  loc: string | null,
+  /** The module or named part of the program that allocates it, with `*` in place of layer numbers. */
+  module: string | null,
+  /** The name of the argument, if no operation allocates it. */
+  name: string | null,
+  /** The class of its tensors; null if they differ. */
+  class: Class | null,
+  /** The bytes per bank that an iteration adds. */
+  per_iteration_per_bank: number,
+  /** The bytes per bank that the measured iterations added. */
+  per_bank: number,
+  /** The number of measured iterations. */
+  measured_iterations: number,
+  /** The number of tensors that these iterations added or replaced by larger ones; null if there are none. */
+  tensors: number | null,
+  /** The first iteration that leaves memory behind, from 1. */
+  since_iteration: number,
+  /** Whether the program freed these tensors after the last iteration. */
+  freed_later: boolean,
+  /** The last step that allocated one of them. */
+  step: number | null,
+};
+
+/** How memory grows. */
+export type SurvivorKind = "kept" | "replaced" | "kv_cache" | "unexplained";
 
 /** A step with a large increase. */
 export type Suspect = {

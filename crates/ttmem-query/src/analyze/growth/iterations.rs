@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use ttmem_model::rules::passes::Passes;
-use ttmem_model::{CallId, Moment, OpId, OpKind, Position, Profile, Rank, ScopeId, ScopeKind, Step, StrId};
+use ttmem_model::{
+    CallId, Moment, OpId, OpKind, Position, Profile, Rank, Run, ScopeId, ScopeKind, Step, StrId,
+};
 
 /// The fewest iterations that can show whether memory grows.
 pub const MIN_ITERATIONS: usize = 6;
@@ -73,15 +75,26 @@ pub fn candidates(profile: &Profile, rank: &Rank) -> Vec<Iterations> {
     of_operations(profile, rank).into_iter().collect()
 }
 
-/// The passes of a log with several runs.
+/// The passes of a log with several runs. If they do not repeat often enough, the runs of the program that runs most: the
+/// decode graph after a prefill graph.
 fn of_runs(rank: &Rank) -> Option<Iterations> {
-    let runs: Vec<_> = rank.top_level_runs().map(|(_, run)| run).collect();
-    let period = runs.len().div_ceil(Passes::of(rank).count().max(1)).max(1);
-    let program = runs.first()?.program;
-    let unit = if period == 1 { Unit::Run(program) } else { Unit::Pass };
+    let runs: Vec<&Run> = rank.top_level_runs().map(|(_, run)| run).collect();
     // What the program frees after its last run does not matter.
     let end = runs.last().filter(|run| run.finished).map_or_else(|| rank.end(), |run| run.end);
-    Iterations::new(unit, runs.iter().step_by(period).map(|run| run.first), end)
+    let passes = Passes::of(rank);
+    let before_last = passes.count().saturating_sub(1);
+    let period = passes.last_begins()?.checked_div(before_last).unwrap_or(runs.len()).max(1);
+    let unit = if period == 1 { Unit::Run(runs.first()?.program) } else { Unit::Pass };
+    let of_passes = Iterations::new(unit, runs.iter().step_by(period).map(|run| run.first), end);
+    of_passes.or_else(|| {
+        let mut alike: BTreeMap<_, Vec<Position>> = BTreeMap::new();
+        for run in &runs {
+            alike.entry((run.program, run.module)).or_default().push(run.first);
+        }
+        let ((program, _), begins) =
+            alike.into_iter().max_by_key(|(kind, begins)| (begins.len(), Reverse(*kind)))?;
+        Iterations::new(Unit::Run(program), begins.into_iter(), end)
+    })
 }
 
 /// The steps of an optimizer, and the calls of the scope that is called most.

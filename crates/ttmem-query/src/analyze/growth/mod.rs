@@ -249,7 +249,7 @@ impl Grown {
     }
 }
 
-/// The growth of memory outside the known tensors, from the first iteration where it is known.
+/// The growth of memory outside the known tensors, from the first iteration with a known level.
 fn unexplained(account: &Account<'_>, iterations: &Iterations) -> Option<Grown> {
     if account.is_all_explained() {
         return None;

@@ -232,3 +232,27 @@ fn iterations_are_known_from_operations_that_repeat() {
     let growth = growth(&profile, &account(&profile, pool), &found[0]);
     assert_eq!((growth.kind(), growth.per_iteration), (Some(Kind::Kept), 512));
 }
+
+/// Passes of several programs are iterations, also if the last one is incomplete. So are the runs of a program that
+/// repeats after another.
+#[test]
+fn iterations_are_passes_or_runs_of_the_most_frequent_program() {
+    for (programs, expected) in [
+        ("abcabcabcabcabcabcab", Some((7, true))),
+        ("pdddddddd", Some((8, false))),
+        ("pdddd", None),
+        ("abcdefgh", None),
+    ] {
+        let mut evidence = Evidence::new();
+        evidence.pool("DRAM");
+        for program in programs.chars() {
+            evidence.run(&program.to_string());
+            evidence.step("add");
+            evidence.end_run();
+        }
+        let profile = evidence.finish();
+        let found = candidates(&profile, first(&profile));
+        let found = found.first().map(|found| (found.count(), found.unit == Unit::Pass));
+        assert_eq!(found, expected, "{programs}");
+    }
+}
