@@ -13,8 +13,11 @@
 //!
 //! This file finds and parses the configuration, [`Settings`] combines it with the environment, and [`Change`] edits it
 //! while keeping everything else. The command writes the file; the Python package starts the tracker.
+//!
+//! [`check_limits`] reads another file: `ttmem.toml` in the working directory, with the limits of `ttmem check`.
 
 mod change;
+mod check;
 mod settings;
 
 use std::ffi::OsString;
@@ -26,6 +29,7 @@ use std::path::{Path, PathBuf};
 use toml_edit::{Document, Item, TableLike};
 
 pub use change::Change;
+pub use check::{CHECK_FILE, WrittenLimit, check_limits};
 pub use settings::{Setting, Settings, Source};
 
 use crate::MemorySize;

@@ -24,6 +24,11 @@ impl Passes {
         self.runs.len().div_ceil(self.period)
     }
 
+    /// The first run of each pass.
+    pub fn begins(&self) -> impl Iterator<Item = RunId> {
+        self.runs.iter().copied().step_by(self.period)
+    }
+
     /// The index of the last pass's first run among the top-level runs; `None` if there are none.
     pub fn last_begins(&self) -> Option<usize> {
         self.count().checked_sub(1).map(|before| before * self.period)
