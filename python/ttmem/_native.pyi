@@ -132,6 +132,27 @@ class Profile:
 
         Raises:
             Error: The rank does not exist.
+    def check(
+        self,
+        limits: dict[str, Any] | None = None,
+        *,
+        baseline: Profile | None = None,
+        rank: int | str | None = None,
+        run: int | str | None = None,
+    ) -> dict[str, Any]:
+        """Compares the profile with limits (docs/check.md).
+
+        It is the object that `ttmem check --json` prints: `result` is `"passed"`, `"failed"` or `"unknown"`.
+
+        Args:
+            limits: The limits by name: `{"cuda:0": "40GiB", "headroom.L1": "32KiB", "fail-over": "5%"}`.
+            baseline: A profile whose peaks must not be exceeded by more than `fail-over`.
+            rank: The rank: `0` or `"1,0"`. By default, all.
+            run: The runs: `"all"`, `"last"` or a number.
+
+        Raises:
+            ValueError: A limit is invalid, or there is none.
+            Error: The profiles cannot be compared, or the rank does not exist.
 
         """
 

@@ -8,7 +8,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString};
-use ttmem::query::{self, DiffRequest, Expectations, ProcessFilter, Request, RunFilter, Summary};
+use ttmem::query::{
+    self, CheckLimits, CheckRequest, DiffRequest, Expectations, ProcessFilter, Request, RunFilter, Summary,
+};
 use ttmem::report::files::page_of;
 use ttmem::report::{MarkdownSize, json, markdown, title_of};
 use ttmem::store::{clean_name, name_of, write_report};
@@ -152,6 +154,39 @@ impl Profile {
         py.import("json")?.call_method1("loads", (text,))
     }
 
+    /// Compares the profile with limits, and its peaks with those of another one, as printed by `ttmem check --json`.
+    #[pyo3(signature = (limits=None, *, baseline=None, rank=None, run=None))]
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        limits: Option<Bound<'py, PyDict>>,
+        baseline: Option<&Self>,
+        rank: Option<Bound<'py, PyAny>>,
+        run: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let run = run
+            .map_or(Ok(RunFilter::All), |run| word_of("run", &run)?.parse().map_err(PyValueError::new_err))?;
+        if baseline.is_some() && run != RunFilter::All {
+            return Err(PyValueError::new_err("run cannot be used with a baseline"));
+        }
+        let rank = rank.map(|rank| word_of("rank", &rank)).transpose()?;
+        let limits = limits.map_or_else(|| Ok(CheckLimits::default()), |limits| check_limits(&limits))?;
+        if limits.is_empty() && baseline.is_none() {
+            return Err(PyValueError::new_err("no limits; pass one, such as {\"cuda:0\": \"40GiB\"}"));
+        }
+        let request = CheckRequest { limits, rank, run };
+        let written = |answer| serde_json::to_string(&answer).map_err(|error| Error::Bug(error.to_string()));
+        let one = std::slice::from_ref;
+        let text = match baseline {
+            None => self.ask(py, |profile| written(query::check(one(profile), None, &request)?)),
+            Some(before) => self.ask_both(py, before, |profile, before| {
+                written(query::check(one(profile), Some(before), &request)?)
+            }),
+        };
+        let text = text.map_err(|error| raised(py, error))?;
+        py.import("json")?.call_method1("loads", (text,))
+    }
+
     /// Returns the summary as Markdown, as printed by `ttmem summary --markdown`.
     ///
     /// `budget` limits its size in bytes, `top` the rows of its tables.
@@ -245,6 +280,17 @@ fn expectations(words: &Bound<'_, PyDict>) -> PyResult<Expectations> {
     };
     let words = words.iter().map(word).collect::<PyResult<Vec<_>>>()?;
     Expectations::of(&words).map_err(PyValueError::new_err)
+}
+
+/// Parses limits from a dictionary.
+fn check_limits(limits: &Bound<'_, PyDict>) -> PyResult<CheckLimits> {
+    let pair = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<(String, String)> {
+        let key: String = key.str()?.extract()?;
+        let value = word_of(&key, &value)?;
+        Ok((key, value))
+    };
+    let pairs = limits.iter().map(pair).collect::<PyResult<Vec<_>>>()?;
+    CheckLimits::of_pairs(&pairs).map_err(PyValueError::new_err)
 }
 
 /// Summarizes a profile as the command does.

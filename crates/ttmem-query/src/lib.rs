@@ -7,6 +7,7 @@ mod about;
 mod allocations;
 pub mod analyze;
 mod answer;
+mod check;
 mod clash;
 mod comparison;
 mod device;
@@ -58,6 +59,10 @@ pub use answer::{
     OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary,
     ResidueRow, SessionSummary, SourceSummary, Suggestion, SuggestionGroup, SuggestionTensor, Summary,
     Suspect, WarningSummary, Weight, Weights,
+};
+pub use check::{
+    CheckKind, CheckLimits, CheckRequest, Checked, HeldRow, LimitChecked, Outcome, RankChecked, SourceLine,
+    check,
 };
 pub use clash::{Clash, ClashLine, ClashPart};
 pub use comparison::{ClassComparison, Comparison};

@@ -100,20 +100,11 @@ const RANKED: usize = 10;
 /// Summarizes all ranks of all files.
 pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     check_options(profiles, request)?;
-    let mut ranks = Vec::new();
-    let mut labels = Vec::new();
-    let mut processes = 0;
-    for profile in files_in_order(profiles) {
-        for rank in in_order(profile) {
-            let label = rank.label.map(|label| profile.text(label).to_owned());
-            labels.push(label.clone());
-            processes = process(rank).max(processes);
-            let is_wanted = request.rank.as_deref().is_none_or(|wanted| is_rank(label.as_deref(), wanted));
-            if is_wanted && request.process.takes(rank) {
-                ranks.push(View::new(profile, rank, request)?.summary()?);
-            }
-        }
-    }
+    let label = |(profile, rank): (&Profile, &Rank)| rank.label.map(|label| profile.text(label).to_owned());
+    let labels: Vec<Option<String>> = all_ranks(profiles).map(label).collect();
+    let processes = all_ranks(profiles).map(|(_, rank)| process(rank)).max().unwrap_or(0);
+    let summary = |(profile, rank)| View::new(profile, rank, request)?.summary();
+    let ranks = selected(profiles, request).into_iter().map(summary).collect::<Result<Vec<_>>>()?;
     if let (ProcessFilter::Number(wanted), true) = (request.process, ranks.is_empty())
         && wanted > processes
         && processes > 0
@@ -133,6 +124,20 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     let is_whole = request.rank.is_none() && request.process == ProcessFilter::All;
     let comparison = comparison(&ranks).filter(|_| is_whole && are_of_one_program(profiles));
     Ok(Summary { schema: 1, source: source(profiles), comparison, ranks })
+}
+
+/// The requested ranks, in the order of a summary.
+pub(super) fn selected<'a>(profiles: &'a [Profile], request: &Request) -> Vec<(&'a Profile, &'a Rank)> {
+    let is_wanted = |profile: &Profile, rank: &Rank| {
+        let label = rank.label.map(|label| profile.text(label));
+        request.rank.as_deref().is_none_or(|wanted| is_rank(label, wanted)) && request.process.takes(rank)
+    };
+    all_ranks(profiles).filter(|(profile, rank)| is_wanted(profile, rank)).collect()
+}
+
+fn all_ranks(profiles: &[Profile]) -> impl Iterator<Item = (&Profile, &Rank)> {
+    let ranks = |profile| in_order(profile).into_iter().map(move |rank| (profile, rank));
+    files_in_order(profiles).into_iter().flat_map(ranks)
 }
 
 /// Refuses options that select tensors or steps if the input has only error messages.

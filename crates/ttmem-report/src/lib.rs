@@ -6,6 +6,7 @@
 //! profile.
 
 pub mod chart;
+mod check;
 mod diff;
 pub mod files;
 mod flame;
@@ -23,6 +24,7 @@ mod units;
 
 use std::io::{self, Write};
 
+pub use check::{check, check_github, check_json, check_junit, check_markdown};
 pub use diff::{diff, diff_json, diff_markdown};
 pub use flame::{flame_folded, flame_svg};
 pub use line::{headline, live};

@@ -1,6 +1,7 @@
 //! The commands, one file each, with their arguments.
 
 pub(crate) mod chart;
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod diff;
@@ -44,6 +45,7 @@ pub(crate) fn run(args: Args) -> Result<u8> {
         Command::LastRun(args) => last_run::run(&args).map(|()| 0),
         Command::Phases(args) => phases::run(&args),
         Command::Diff(args) => diff::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Chart(args) => chart::run(&args).map(|()| 0),
         Command::Gantt(args) => gantt::run(&args).map(|()| 0),
         Command::Serve(args) => serve::run(&args).map(|()| 0),

@@ -3,6 +3,7 @@
 // Clippy's allowance for tests does not cover test helpers.
 #![allow(clippy::unwrap_used)]
 
+mod check;
 mod config;
 mod diff;
 mod docs;

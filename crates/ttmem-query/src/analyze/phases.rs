@@ -157,6 +157,21 @@ const MIN_ITERATIONS: usize = 3;
 /// How memory grows from iteration to iteration: the use at the end of each is higher than before. `label` returns the
 /// name of a phase.
 pub fn growth<'a>(phases: &[Known<'a>], label: impl Fn(&'a Phase) -> &'a str) -> Option<Growth> {
+    iteration_changes(phases, label).into_iter().find(|(_, is_real)| *is_real).map(|(growth, _)| growth)
+}
+
+/// The mean change per iteration, even if memory does not grow; `None` if there are too few iterations.
+pub fn change_per_iteration<'a>(
+    phases: &[Known<'a>],
+    label: impl Fn(&'a Phase) -> &'a str,
+) -> Option<Growth> {
+    let found = iteration_changes(phases, label);
+    let real = found.iter().find(|(_, is_real)| *is_real);
+    real.or(found.first()).map(|(growth, _)| *growth)
+}
+
+/// The changes from iteration to iteration, for each phase that is repeated, and whether memory grows there.
+fn iteration_changes<'a>(phases: &[Known<'a>], label: impl Fn(&'a Phase) -> &'a str) -> Vec<(Growth, bool)> {
     let mut places: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
     for (index, known) in phases.iter().enumerate() {
         places.entry(base_name(label(known.phase))).or_default().push(index);
@@ -165,7 +180,7 @@ pub fn growth<'a>(phases: &[Known<'a>], label: impl Fn(&'a Phase) -> &'a str) ->
         places.into_values().filter(|ends| are_iterations(phases, ends)).collect();
     // The last one ends an iteration.
     repeated.sort_unstable_by_key(|ends| Reverse(ends.last().copied()));
-    repeated.iter().find_map(|ends| growth_at(phases, ends))
+    repeated.iter().filter_map(|ends| change_at(phases, ends)).collect()
 }
 
 /// Whether the phases of one name are in different iterations: a backward pass, or without any, another phase, is between
@@ -179,7 +194,7 @@ fn are_iterations(phases: &[Known<'_>], ends: &[usize]) -> bool {
     ends.len() > MIN_ITERATIONS && ends.windows(2).all(is_apart)
 }
 
-fn growth_at(phases: &[Known<'_>], ends: &[usize]) -> Option<Growth> {
+fn change_at(phases: &[Known<'_>], ends: &[usize]) -> Option<(Growth, bool)> {
     let phase = *ends.last()?;
     let levels: Vec<i64> =
         ends.iter().map(|&end| phases[end].phase.cumulative_current).collect::<Option<_>>()?;
@@ -188,7 +203,7 @@ fn growth_at(phases: &[Known<'_>], ends: &[usize]) -> Option<Growth> {
     let iterations = u64::try_from(later.len() - 1).ok()?;
     let per_iteration = last.saturating_sub(first) / i64::try_from(iterations).ok()?;
     let is_real = later.is_sorted_by(|before, after| before < after) && per_iteration > first / MIN_GROWTH;
-    is_real.then_some(Growth { phase, iterations, per_iteration })
+    Some((Growth { phase, iterations, per_iteration }, is_real))
 }
 
 /// Growth of less than this part of the memory in use is not reported.

@@ -1,8 +1,10 @@
 //! How much a peak may grow.
 
+use std::fmt;
 use std::str::FromStr;
 
 use ttmem_model::MemorySize;
+use ttmem_model::words::size;
 
 use super::Diff;
 
@@ -41,10 +43,32 @@ impl FromStr for GrowthLimit {
     }
 }
 
+impl fmt::Display for GrowthLimit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Percent(percent) => write!(out, "{percent}%"),
+            Self::Bytes(bytes) => out.write_str(&size(*bytes)),
+        }
+    }
+}
+
 impl GrowthLimit {
+    /// The limit in bytes.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "a share in percent; a float saturates"
+    )]
+    pub(crate) fn bytes(self, before: u64) -> Option<i64> {
+        match self {
+            Self::Bytes(bytes) => i64::try_from(bytes).ok(),
+            Self::Percent(percent) => Some((before as f64 * percent / 100.0).floor() as i64),
+        }
+    }
+
     /// Whether a growth is larger than this.
     #[allow(clippy::cast_precision_loss, reason = "a share in percent")]
-    fn is_exceeded(self, grown: u64, before: u64) -> bool {
+    pub(crate) fn is_exceeded(self, grown: u64, before: u64) -> bool {
         match self {
             Self::Bytes(limit) => grown > limit,
             Self::Percent(limit) => grown > 0 && grown as f64 * 100.0 > limit * before as f64,

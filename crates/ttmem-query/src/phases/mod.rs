@@ -409,6 +409,17 @@ fn growth(profile: &Profile, known: &[Known<'_>], left: Option<i64>) -> Option<G
     })
 }
 
+/// The mean change per iteration of the session that grows most: the phase that ends an iteration, the number of iterations,
+/// and the bytes. `None` if there are too few iterations.
+pub(super) fn change_per_iteration(profile: &Profile, rank: &Rank) -> Option<(String, u64, i64)> {
+    let of_session = |known: Vec<Known<'_>>| {
+        let found = phases::change_per_iteration(&known, |phase| profile.text(phase.name))?;
+        let phase = phases::base_name(profile.text(known.get(found.phase)?.phase.name));
+        Some((phase.to_owned(), found.iterations, found.per_iteration))
+    };
+    by_session(profile, rank).into_iter().filter_map(of_session).max_by_key(|(_, _, bytes)| *bytes)
+}
+
 /// The sessions of a rank in a summary.
 pub(super) fn session_summaries(
     profile: &Profile,
