@@ -18,7 +18,7 @@ pub(super) fn add(
     before: &Profile,
     profiles: &[Profile],
     request: &CheckRequest,
-    checked: &mut Vec<RankChecked>,
+    checked: &mut [RankChecked],
 ) -> Result<()> {
     let [after] = profiles else {
         return Err(Error::Usage(format!(
