@@ -81,7 +81,7 @@ fn a_limit_of_each_kind_can_be_exceeded() {
         (VAE, "DRAM=0", "686.4 MiB more than the limit of 0 B"),
         (VAE, "headroom.DRAM=100%", "less than the limit of 3.98 GiB (100%)"),
         (VAE, "padding=98%", "98.5% of the size without padding"),
-        ("guides/softmax-estimate.json", "headroom.L1=0", "The lowest headroom of L1 is −"),
+        ("guides/softmax-estimate.json", "headroom.L1=0", "The lowest headroom of L1 is at most −"),
         ("guides/softmax.json", "headroom.L1=32KiB", "Out of L1"),
         ("guides/softmax.json", "L1=100%", "Out of L1"),
         (GROWS, "growth-per-step=1MiB", "Each call to GPT adds 1.00 GiB to cuda:0"),
