@@ -6,8 +6,8 @@ use clap::{Args as Arguments, Parser, Subcommand};
 
 use crate::commands::{
     chart::Chart, check::Check, completions::Completions, config::Config, diff::Diff, gantt::Gantt,
-    last_run::LastRun, list::List, man::Man, phases::Phases, remove::Remove, report::Report, run::Run,
-    serve::Serve, show::Show, summary::Summary, track::Track,
+    last_run::LastRun, list::List, man::Man, mcp::Mcp, phases::Phases, remove::Remove, report::Report,
+    run::Run, serve::Serve, show::Show, summary::Summary, track::Track,
 };
 
 /// Show where device memory went.
@@ -95,6 +95,8 @@ pub(crate) enum Command {
     Gantt(Gantt),
     /// Serve stored reports to a browser and accept log uploads.
     Serve(Serve),
+    /// Let agents query profiles, over the Model Context Protocol.
+    Mcp(Mcp),
     /// List stored reports.
     List(List),
     /// Show a stored report: its summary or its page.

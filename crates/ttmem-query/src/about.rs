@@ -106,6 +106,11 @@ pub struct ShownPeak {
 }
 
 impl AboutPeak {
+    /// The peak of a rank: that of its main pool, or of its sessions if it has no pools.
+    pub fn of(rank: &RankSummary) -> Option<Self> {
+        peak(rank)
+    }
+
     /// The peak as it is displayed: per bank or core if known, otherwise for the device.
     pub fn shown(&self) -> Option<ShownPeak> {
         // If the number of banks was unknown, earlier versions wrote the device total into both fields.

@@ -119,6 +119,27 @@ impl TextTest {
     }
 }
 
+impl Filter {
+    /// A filter that finds a text in names, operations, source lines and call stacks, regardless of case.
+    pub fn containing(text: &str) -> Self {
+        let mut pattern = String::from("(?i)");
+        for letter in text.chars() {
+            if r"\.+*?()|[]{}^$#&-~".contains(letter) {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+        // A pattern too large to compile matches nothing.
+        let matching =
+            || Regex::new(&pattern).map_or_else(|_| TextTest::Is(text.to_owned()), TextTest::Matches);
+        let or = |a: Node, b: Node| Node::Or(Box::new(a), Box::new(b));
+        let name = Node::Text(TextField::Name, matching());
+        let of_op = [OpField::Op, OpField::Line, OpField::Stack];
+        let of_op = of_op.into_iter().enumerate().map(|(index, field)| Node::Op(field, matching(), index));
+        Self { text: text.to_owned(), root: of_op.fold(name, or) }
+    }
+}
+
 /// A filter with the answers of its conditions on operations.
 #[derive(Debug)]
 pub struct Matcher<'a> {

@@ -64,6 +64,8 @@ pub struct OverTime {
     pub oom: Option<OomOverTime>,
     /// The bytes held by a bank, at each change.
     pub points: Vec<PointOverTime>,
+    /// The number of changes before the reduction.
+    pub changes: usize,
     /// The size of the tensors of each class at each of the points; empty if a size is unknown.
     pub classes: Vec<ClassOverTime>,
     /// The phases that have steps.
@@ -167,7 +169,7 @@ impl View<'_> {
         let (id, name) = self.pool()?;
         let account = Account::new(self.rank, id).ok_or_else(|| nothing(self.profile))?;
         let span = self.span()?;
-        let points = self.points(&account, span);
+        let (points, changes) = self.points(&account, span);
         if points.is_empty() {
             return Err(nothing(self.profile));
         }
@@ -205,6 +207,7 @@ impl View<'_> {
             oom,
             classes: self.classes(id, &points),
             points,
+            changes,
             phases: self.rank.phases.iter().filter_map(phase).collect(),
         })
     }
@@ -228,8 +231,8 @@ impl View<'_> {
         super::summary::span(self.rank, &Request { run: self.request.run, ..Request::default() })
     }
 
-    /// The curve within the span, reduced to the resolution of the chart.
-    fn points(&self, account: &Account<'_>, span: Span) -> Vec<PointOverTime> {
+    /// The curve within the span, reduced to the resolution of the chart, and the number of points before that.
+    fn points(&self, account: &Account<'_>, span: Span) -> (Vec<PointOverTime>, usize) {
         let curve = held::over_time(account);
         let (start, last) = (span.start(), span.last(self.rank));
         let before = curve.value_at(start).map(|value| (start, value));
@@ -240,7 +243,7 @@ impl View<'_> {
             .map(|(at, per_bank)| PointOverTime { moment: at.index(), per_bank })
             .collect();
         let moments = last.index() - start.index() + 1;
-        thinned(&all, start.index(), moments, self.request.columns.max(1))
+        (thinned(&all, start.index(), moments, self.request.columns.max(1)), all.len())
     }
 
     fn classes(&self, id: PoolId, points: &[PointOverTime]) -> Vec<ClassOverTime> {

@@ -161,6 +161,17 @@ fn check_options(profiles: &[Profile], request: &Request) -> Result<()> {
     )))
 }
 
+impl Summary {
+    /// The index of a rank, as `0` or `1,0`, and of a process if several wrote the log.
+    pub fn rank_index(&self, rank: &str, process: Option<u32>) -> Result<usize> {
+        let is_wanted = |one: &RankSummary| {
+            is_rank(one.rank.as_deref(), rank) && process.is_none_or(|process| one.process == process)
+        };
+        let labels = || self.ranks.iter().map(|rank| rank.rank.clone()).collect::<Vec<_>>();
+        self.ranks.iter().position(is_wanted).ok_or_else(|| no_such_rank(rank, &labels()))
+    }
+}
+
 /// The input files and their warnings.
 pub(super) fn source(profiles: &[Profile]) -> SourceSummary {
     let warnings = |profile: &Profile| {
@@ -248,7 +259,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(profile: &'a Profile, rank: &'a Rank, request: &'a Request) -> Result<Self> {
+    pub(super) fn new(profile: &'a Profile, rank: &'a Rank, request: &'a Request) -> Result<Self> {
         let mut names: FxHashMap<TensorId, Vec<StrId>> = FxHashMap::default();
         for alias in rank.aliases.iter() {
             let known = names.entry(alias.tensor).or_default();
@@ -715,7 +726,7 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    fn tensor(&self, id: TensorId) -> Option<LiveTensor> {
+    pub(super) fn tensor(&self, id: TensorId) -> Option<LiveTensor> {
         let tensor = self.rank.tensors.get(id.index())?;
         let ty = tensor.ty.and_then(|ty| self.profile.tensor_type(ty));
         let ssa = tensor.ssa.map(|ssa| self.text(ssa));

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -55,6 +55,9 @@ pub struct Options {
     pub is_plain: bool,
     /// Reads a log whose lines look interleaved as the log of a single process instead of refusing it.
     pub allow_interleaved: bool,
+    /// The folders that files next to the input must be in, after resolving links; canonical paths. If there are none, any
+    /// file may be read.
+    pub within: Vec<PathBuf>,
 }
 
 /// The read progress of a file and its siblings. The reader updates it; other threads may query it at any time.
@@ -102,7 +105,7 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     let mut builder = Builder::new();
     read_into(name, options, &mut builder)?;
     let mut profile = builder.finish();
-    rotated::restore_peak(&mut profile, Path::new(name));
+    rotated::restore_peak(&mut profile, Path::new(name), &options.within);
     let is_snapshot = profile.source.format == TorchSnapshot.name();
     // The profile of a report is placed already.
     let is_new = profile.ranks.iter().any(|rank| !rank.history.is_empty());
@@ -184,7 +187,7 @@ fn read_stream(
     let Unpacked { head, stream, packing } =
         if options.is_plain { plain(name, raw)? } else { content(name, raw)? };
     let (reader, sniff, stream) = look_further(name, head, stream, options.format.as_deref())?;
-    let siblings = Siblings::new(path, options.progress.clone());
+    let siblings = Siblings::new(path, options.progress.clone()).within(&options.within);
     let rereadable = path.is_some() && packing.is_none();
     let allow_interleaved = options.allow_interleaved;
     let is_requested = options.format.is_some();

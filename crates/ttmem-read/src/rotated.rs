@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 
 use ttmem_model::{Builder, Profile, Warning, frame};
 
+use super::siblings::check_within;
 use crate::history;
 
 /// Restores the tensors live at the peak from the file that contains it, if the newest file no longer has them. Warns
 /// if that file is missing or belongs to another recording.
-pub(super) fn restore_peak(profile: &mut Profile, path: &Path) {
+pub(super) fn restore_peak(profile: &mut Profile, path: &Path, within: &[PathBuf]) {
     if !history::lacks_peak(profile) {
         return;
     }
     let beside = peak_file(path);
     let name = beside.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let problem = match read(&beside) {
+    let problem = match read(&beside, within) {
         Ok(other) => {
             let problem = history::restore_peak(profile, &other).err();
             problem.map(|problem| if other.complete { problem } else { "the file is truncated" }.to_owned())
@@ -41,7 +42,8 @@ fn peak_file(path: &Path) -> PathBuf {
     path.with_file_name(format!("{stem}.peak.ttmem"))
 }
 
-fn read(path: &Path) -> io::Result<Profile> {
+fn read(path: &Path, within: &[PathBuf]) -> io::Result<Profile> {
+    check_within(path, within)?;
     let mut file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));

@@ -12,6 +12,8 @@ use super::input::{Progress, counted, unpack};
 pub struct Siblings {
     path: Option<PathBuf>,
     progress: Option<Arc<Progress>>,
+    /// See [`Options::within`](super::Options::within).
+    within: Vec<PathBuf>,
 }
 
 /// An opened file next to the input.
@@ -25,7 +27,17 @@ pub struct Sibling {
 impl Siblings {
     /// The siblings of a file. Reading them also counts as progress.
     pub(super) fn new(path: Option<&Path>, progress: Option<Arc<Progress>>) -> Self {
-        Self { path: path.map(Path::to_owned), progress }
+        Self { path: path.map(Path::to_owned), progress, within: Vec::new() }
+    }
+
+    /// Restricts the siblings to files in these folders.
+    pub(super) fn within(self, folders: &[PathBuf]) -> Self {
+        Self { within: folders.to_owned(), ..self }
+    }
+
+    /// Returns an error if a sibling is a link that leads out of the allowed folders.
+    pub(super) fn check(&self, path: &Path) -> io::Result<()> {
+        check_within(path, &self.within)
     }
 
     /// The part of the input's name before `end`: `vae` for `vae_memory.json` and `vae_memory.json.gz`.
@@ -45,6 +57,7 @@ impl Siblings {
     }
 
     fn open_file(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
+        self.check(path)?;
         let file = File::open(path)?;
         if let Some(progress) = &self.progress {
             progress.add_size(file.metadata()?.len());
@@ -59,6 +72,18 @@ impl Siblings {
         let packed = &name[at + end.len()..];
         matches!(packed, "" | ".gz" | ".zst" | ".zstd").then(|| (&name[..at], packed))
     }
+}
+
+/// Returns an error if a file is not in one of the folders, after resolving links. Without folders, every file is allowed.
+pub(super) fn check_within(path: &Path, folders: &[PathBuf]) -> io::Result<()> {
+    if folders.is_empty() {
+        return Ok(());
+    }
+    let real = path.canonicalize()?;
+    if folders.iter().any(|folder| real.starts_with(folder)) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "a link that leads out of the allowed folders"))
 }
 
 #[cfg(test)]
@@ -89,5 +114,26 @@ mod tests {
         let mut text = String::new();
         found.stream.read_to_string(&mut text).unwrap();
         assert_eq!((found.name.as_str(), text.as_str()), ("x_operations.json", "[]"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_that_leave_the_allowed_folders_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let (inside, outside) = (root.path().join("in"), root.path().join("out"));
+        for folder in [&inside, &outside] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("real.json"), "[]").unwrap();
+        }
+        std::os::unix::fs::symlink(inside.join("real.json"), inside.join("x_ir.json")).unwrap();
+        std::os::unix::fs::symlink(outside.join("real.json"), inside.join("x_operations.json")).unwrap();
+        let open = |folders: &[PathBuf], other: &str| {
+            let siblings = Siblings::new(Some(&inside.join("x_memory.json")), None).within(folders);
+            siblings.open("_memory.json", other).unwrap().map(|_| ()).map_err(|error| error.kind())
+        };
+        let folders = [inside.canonicalize().unwrap()];
+        assert_eq!(open(&folders, "_ir.json"), Ok(()));
+        assert_eq!(open(&folders, "_operations.json"), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(open(&[], "_operations.json"), Ok(()));
     }
 }

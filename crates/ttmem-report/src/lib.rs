@@ -28,7 +28,7 @@ pub use check::{check, check_github, check_json, check_junit, check_markdown};
 pub use diff::{diff, diff_json, diff_markdown};
 pub use flame::{flame_folded, flame_svg};
 pub use line::{headline, live};
-pub use markdown::{MarkdownSize, markdown, title_of};
+pub use markdown::{MarkdownSize, main_rank, markdown, title_of};
 pub use marker::{MARKER, has_marker};
 pub use page::{gantt_page, page};
 pub use phases::{phases, phases_json};

@@ -160,6 +160,9 @@ pub fn suggestion_names() -> impl Iterator<Item = &'static str> {
     RULES.iter().flat_map(|rule| rule.names).copied()
 }
 
+/// The names of the suggestions about memory that grows with every call.
+pub const GROWTH_SUGGESTIONS: &[&str] = grows::RULE.names;
+
 /// The suggestions for a rank, most urgent first, then by saving. Each lists at most `max` tensors and `max` steps.
 pub(super) fn suggestions(situation: &Situation<'_>, max: usize) -> Vec<Suggestion> {
     let find =

@@ -77,6 +77,7 @@ impl Reader for TtnnDb {
         let copy = folder.path().join("db.sqlite");
         io::copy(&mut input.stream, &mut File::create(&copy).map_err(failed)?).map_err(failed)?;
         if has_journal {
+            input.siblings.check(&journal).map_err(|source| Error::Read { path: journal.clone(), source })?;
             std::fs::copy(&journal, folder.path().join("db.sqlite-wal")).map_err(failed)?;
         }
         Database::open(&copy, file)?.read(sink)

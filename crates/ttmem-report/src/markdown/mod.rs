@@ -45,9 +45,7 @@ impl Default for MarkdownSize {
 
 /// Writes the summary as Markdown.
 pub fn markdown(summary: &Summary, name: &str, size: MarkdownSize, out: &mut dyn Write) -> io::Result<()> {
-    // The ranks of a PyTorch program are ordered already.
-    let ranks =
-        if summary.comparison.is_some() { summary.ranks.iter().collect() } else { by_weight(&summary.ranks) };
+    let ranks = by_weight(summary);
     let Some((rank, others)) = ranks.split_first() else { return Ok(()) };
     let title = format!("# Memory Profile: {}", cell(name, LOCATION));
     let verdict = rank.oom.as_ref().map(|oom| format!("> {}", cell(&oom.statement.headline, LOCATION)));
@@ -71,11 +69,20 @@ pub fn title_of(file: &str) -> String {
     stem.strip_suffix("_profile").unwrap_or(&stem).to_owned()
 }
 
+/// The rank that the document describes.
+pub fn main_rank(summary: &Summary) -> Option<&RankSummary> {
+    by_weight(summary).into_iter().next()
+}
+
 /// The ranks in the order of their importance: those of the leading process, then those that ran out of memory, then those
 /// with the highest peaks, then by label. The document describes the first.
-fn by_weight(ranks: &[RankSummary]) -> Vec<&RankSummary> {
-    let leading = ranks.first().map(|rank| rank.process);
-    let mut ranks: Vec<&RankSummary> = ranks.iter().collect();
+fn by_weight(summary: &Summary) -> Vec<&RankSummary> {
+    let leading = summary.ranks.first().map(|rank| rank.process);
+    let mut ranks: Vec<&RankSummary> = summary.ranks.iter().collect();
+    // The ranks of a PyTorch program are ordered already.
+    if summary.comparison.is_some() {
+        return ranks;
+    }
     ranks.sort_by_key(|rank| {
         // Ranks with a ledger are in the order of their failures.
         let has_ledger = rank.oom.as_ref().is_some_and(|oom| oom.ledger.is_some());

@@ -329,7 +329,7 @@ fn sources(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
 #[test]
 fn no_front_end_has_thresholds() {
     let mut files = sources(&root().join("web/src"), "ts");
-    for front_end in ["ttmem-report", "ttmem-serve", "ttmem-cli", "ttmem-py"] {
+    for front_end in ["ttmem-report", "ttmem-serve", "ttmem-mcp", "ttmem-cli", "ttmem-py"] {
         files.extend(sources(&root().join("crates").join(front_end).join("src"), "rs"));
     }
     files.extend(sources(&root().join("python/ttmem"), "py"));

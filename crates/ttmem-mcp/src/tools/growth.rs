@@ -1,0 +1,65 @@
+//! `growth`: whether memory grows from call to call or from iteration to iteration.
+
+use serde_json::{Value, json};
+use ttmem::query::words::size;
+use ttmem::query::{GROWTH_SUGGESTIONS, Ran};
+
+use super::suggestions::{line, value};
+use super::{PROCESS, PROFILE, RANK, Response, Tool};
+use crate::answer::{Answer, Failure};
+use crate::session::Call;
+
+pub(super) const TOOL: Tool = Tool {
+    name: "growth",
+    title: "Find growing memory",
+    description: "Whether memory grows with every call or iteration (a leak or a cache): what the profile says about growth per \
+                  iteration of a training session, tensors that repeated calls leave behind, and what each part of the \
+                  program retains per call.",
+    parameters: &[PROFILE, RANK, PROCESS],
+    call,
+};
+
+/// The maximum number of parts to list.
+const MAX_PARTS: usize = 20;
+
+fn call(call: &Call<'_>) -> Result<Answer, Failure> {
+    let opened = call.profile("profile")?;
+    let chosen = opened.rank(&call.arguments)?;
+    let rank = chosen.rank;
+    let mut response = Response::new(call, chosen);
+    let growing: Vec<_> =
+        rank.suggestions.iter().filter(|found| GROWTH_SUGGESTIONS.contains(&found.rule)).collect();
+    let sessions: Vec<_> = rank.sessions.iter().filter(|session| session.growth.is_some()).collect();
+    let retains = |part: &&Ran| part.retained_per_call_bytes.is_some_and(|bytes| bytes > 0) && part.calls > 1;
+    let parts: Vec<&Ran> = rank.ran.iter().filter(retains).collect();
+    response.lines.extend(growing.iter().map(|found| line(found)));
+    for session in &sessions {
+        let Some(growth) = &session.growth else { continue };
+        let left =
+            growth.iterations_left.map_or_else(String::new, |left| format!("; {left} more iterations fit"));
+        let bytes = size(growth.per_iteration_bytes.unsigned_abs());
+        let (phase, count) = (crate::text::plain(&growth.phase), growth.iterations);
+        response.line(format!(
+            "- {bytes} per iteration, measured at the end of {phase} over {count} iterations{left}"
+        ));
+    }
+    if growing.is_empty() && sessions.is_empty() {
+        response.line("No rule found growth. `series` shows memory over time; `diff` compares two runs.");
+    }
+    for part in parts.iter().take(MAX_PARTS) {
+        let retained = part.retained().unwrap_or_default();
+        let name = crate::text::plain(&part.name);
+        response.line(format!("- {name}: {} calls, each retains {retained}", part.calls));
+    }
+    let session = |session: &&ttmem::query::SessionSummary| json!({"name": session.name, "line": session.line, "growth": session.growth, "final_bytes": session.final_bytes});
+    let (suggestions, cuts) = value(growing)?;
+    response.set("suggestions", suggestions);
+    response.set("sessions", sessions.iter().map(session).collect::<Vec<Value>>());
+    response
+        .set("retained_per_call", serde_json::to_value(parts.iter().take(MAX_PARTS).collect::<Vec<_>>())?);
+    response.set("retained_per_call_count", parts.len());
+    response.set("checkpoints", rank.checkpoints.len());
+    response.set("cut", cuts);
+    response.link(rank.peak.as_ref().map(|peak| peak.pool.as_str()), None);
+    Ok(response.done())
+}
