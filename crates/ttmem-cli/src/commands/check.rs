@@ -1,5 +1,6 @@
 //! `ttmem check`: compares a run with limits, for CI.
 
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -35,6 +36,7 @@ memory data.";
 /// `ttmem check`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Check {
     /// Logs, recordings, snapshots or profiles; `-` is standard input. A folder stands for the ranks in it.
     #[arg(required = true, value_name = "FILE")]
@@ -142,10 +144,15 @@ fn print(args: &Check, answer: &Checked) -> Result<()> {
     if args.markdown {
         return console::print(|out| report::check_markdown(answer, out));
     }
-    console::print_text(&report::check(answer, console::screen(None).width))?;
+    let text = report::check(answer, console::screen(None).width);
     if !args.github {
-        return Ok(());
+        return console::print_text(&text);
     }
+    // Names in the text may look like commands of GitHub, which are ignored until the second line. They cannot contain it.
+    let token = RandomState::new().hash_one(0);
+    console::print(|out| writeln!(out, "::stop-commands::{token:016x}"))?;
+    console::print_text(&text)?;
+    console::print(|out| writeln!(out, "::{token:016x}::"))?;
     let root = std::env::var_os("GITHUB_WORKSPACE").filter(|root| !root.is_empty()).map(PathBuf::from);
     let root = root.or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     console::print(|out| report::check_github(answer, &root, out))

@@ -32,6 +32,10 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     let sessions: Vec<_> = rank.sessions.iter().filter(|session| session.growth.is_some()).collect();
     let retains = |part: &&Ran| part.retained_per_call_bytes.is_some_and(|bytes| bytes > 0) && part.calls > 1;
     let parts: Vec<&Ran> = rank.ran.iter().filter(retains).collect();
+    if let Some(growth) = &rank.growth {
+        response.line(format!("- {}", crate::text::plain(&growth.statement.headline)));
+        response.lines.extend(growth.caveats.iter().map(|caveat| format!("- {caveat}")));
+    }
     response.lines.extend(growing.iter().map(|found| line(found)));
     for session in &sessions {
         let Some(growth) = &session.growth else { continue };
@@ -43,7 +47,7 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
             "- {bytes} per iteration, measured at the end of {phase} over {count} iterations{left}"
         ));
     }
-    if growing.is_empty() && sessions.is_empty() {
+    if rank.growth.is_none() && growing.is_empty() && sessions.is_empty() {
         response.line("No rule found growth. `series` shows memory over time; `diff` compares two runs.");
     }
     for part in parts.iter().take(MAX_PARTS) {
@@ -53,6 +57,7 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     }
     let session = |session: &&ttmem::query::SessionSummary| json!({"name": session.name, "line": session.line, "growth": session.growth, "final_bytes": session.final_bytes});
     let (suggestions, cuts) = value(growing)?;
+    response.set("growth", serde_json::to_value(&rank.growth)?);
     response.set("suggestions", suggestions);
     response.set("sessions", sessions.iter().map(session).collect::<Vec<Value>>());
     response
