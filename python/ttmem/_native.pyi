@@ -132,6 +132,9 @@ class Profile:
 
         Raises:
             Error: The rank does not exist.
+
+        """
+
     def check(
         self,
         limits: dict[str, Any] | None = None,

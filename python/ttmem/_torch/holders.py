@@ -71,8 +71,8 @@ def holders(
 ) -> list[Holder]:
     """Finds what keeps the live tensors of this process alive, largest first.
 
-    Runs no code of the program and keeps no references. Tensors that were not reached within `max_seconds` are
-    in a separate row.
+    Runs no code of the program and keeps no references. Tensors that were not reached within `max_seconds`
+    are in a separate row.
 
     Args:
         device: Only tensors on this device: `"cuda"`, `"cuda:0"` or `"cpu"`.
