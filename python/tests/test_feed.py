@@ -87,7 +87,7 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def run(library: Path, tmp_path: Path, program: str) -> None:
-    command = [sys.executable, "-c", program, library, tmp_path / "h.ttmem"]
+    command: list[str | Path] = [sys.executable, "-c", program, library, tmp_path / "h.ttmem"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
