@@ -661,9 +661,12 @@ def test_the_examples_of_the_page_are_true(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--ttmem")
     result.assert_outcomes(passed=1, failed=2)
     # Lines of other tests are left out, and lines of separators and paths have other lengths.
-    printed = [comparable(line) for line in result.outlines if "test_layer" not in line]
+    # Two nodes have saved the same tensors, and either may be named.
+    held = [line for line in result.outlines if "list `losses` of module `test_model`" in line]
+    assert any("saved by" in line for line in held)
+    printed = [comparable(line) for line in result.outlines if "test_layer" not in line and line not in held]
     start = next(at for at, line in enumerate(printed) if line == "_ test_forward _")
-    expected = [comparable(line) for line in shown.splitlines()]
+    expected = [comparable(line) for line in shown.splitlines() if "list `losses`" not in line]
     assert printed[start : start + len(expected)] == expected
 
 

@@ -90,7 +90,7 @@ test("several logs are dropped at once, with progress", async ({ page, server })
   await drop(page, logs);
   const uploads = page.getByRole("list", { name: "Uploads" });
   await expect(uploads.getByText("Done", { exact: true })).toHaveCount(3);
-  expect((await names(page)).sort()).toEqual(["dropped-large", "trace", "two-graphs"]);
+  await expect.poll(async () => (await names(page)).sort()).toEqual(["dropped-large", "trace", "two-graphs"]);
   const words = (await seen()).join("\n");
   expect(words).toMatch(/Uploading: [\d.]+ MiB of [\d.]+ MiB/);
   expect(words).toMatch(/queued for reading|Reading: |Writing the report/);

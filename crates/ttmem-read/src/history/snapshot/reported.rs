@@ -80,7 +80,9 @@ impl Reported {
 
     /// The place of the first action of a trace.
     fn place_of(&self, trace: &Entries<LiveOrigin>) -> Option<usize> {
-        let places = 0..=self.entries.len().checked_sub(trace.len())?;
+        // A trace has everything up to the snapshot. Equal actions may be repeated.
+        let first = self.before_snapshot.saturating_sub(trace.len());
+        let places = first..=self.entries.len().checked_sub(trace.len())?;
         places.into_iter().find(|&place| {
             trace.iter().zip(self.entries.range(place..)).all(|(one, other)| is_same(one, other))
         })
@@ -191,6 +193,16 @@ mod tests {
         }
         assert!(feed.join(merged(&free)).is_some());
         assert!(feed.is_proven() && feed.is_empty());
+    }
+
+    #[test]
+    fn of_equal_actions_the_last_are_those_of_the_trace() {
+        let one = [HistoryAction::Allocated, HistoryAction::FreeRequested, HistoryAction::FreeCompleted];
+        let one = one.map(|action| entry(action, 1));
+        let mut feed = reported(&[one, one, one].concat());
+        feed.snapshot();
+        assert_eq!(feed.join(merged(&one)).map(|entries| entries.len()), Some(6));
+        assert!(feed.is_empty());
     }
 
     #[test]
