@@ -6,7 +6,7 @@ costs almost nothing.
 
 The history loses its oldest entries. Therefore the actions of CUDA's allocator are also received as they
 happen, without stacks, if this version of PyTorch allows it (`History.follow`). A thread records them. The
-history is then only needed for stacks: it is off while the program repeats iterations without details.
+history is then only needed for stacks: it is as short as possible while iterations have no details.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
 ENTRIES_PER_ALLOCATION = 3
 # Received actions are recorded this often, and this many at once, because other threads wait meanwhile.
 SECONDS_BETWEEN_TAKES, TAKEN_AT_ONCE = 0.05, 4096
-# If the history has about this many new entries, it is read. The program waits meanwhile, for about 10 ms.
+# If the history has about this many new entries, it is read. The program waits meanwhile.
 MANY_ENTRIES = 6_000
 # After this many readings, enough for the first iterations, they may take a limited share of the time.
 FREE_DRAINS, SHARE_OF_DRAINS = 20, 0.05
@@ -69,7 +69,7 @@ class CachingAllocator:
         self._history: History | None = None
         self._is_open = False
         self._is_ours = False
-        # Whether the history is off because received actions suffice.
+        # Whether the history keeps only its last entry, because received actions suffice.
         self._is_paused = False
         # Held while the history is read or changed: threads must not record it out of order.
         self._lock = threading.RLock()

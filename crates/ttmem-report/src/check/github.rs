@@ -70,12 +70,12 @@ mod tests {
     fn only_files_of_the_repository_are_annotated() {
         let at = |file: &str| {
             let line = SourceLine { file: file.into(), line: 3 };
-            relative(&line, Path::new("/work/repo")).map(|(file, _)| file)
+            relative(&line, Path::new("/srv/repo")).map(|(file, _)| file)
         };
         assert_eq!(at("train.py").as_deref(), Some("train.py"));
         assert_eq!(at("./src/train.py").as_deref(), Some("src/train.py"));
-        assert_eq!(at("/work/repo/src/train.py").as_deref(), Some("src/train.py"));
-        for other in ["/work/other/train.py", "../train.py", "/work/repo/../x.py", "/work/repo", ""] {
+        assert_eq!(at("/srv/repo/src/train.py").as_deref(), Some("src/train.py"));
+        for other in ["/srv/other/train.py", "../train.py", "/srv/repo/../x.py", "/srv/repo", ""] {
             assert_eq!(at(other), None, "{other}");
         }
     }
