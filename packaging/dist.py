@@ -32,6 +32,7 @@ REPOSITORY = "https://github.com/ttmem/ttmem/blob/main"
 GLIBC = "2.28"
 MACOS = "11.0"
 CARGO = os.environ.get("CARGO", "cargo")
+COMPANIONS = ("ttmem-mcp",)  # Programs that `ttmem` runs from its own folder.
 SHELLS = {
     "bash": "share/bash-completion/completions/ttmem",
     "fish": "share/fish/vendor_completions.d/ttmem.fish",
@@ -115,13 +116,16 @@ def commands(target: str, version: str) -> Path:
     built = build(target, "ttmem-cli", "--bins")
     for name in ("ttmem", "tt-memory-profiler"):
         copy(built / name, prefix / "bin" / name, 0o755)
+    for name in COMPANIONS:
+        copy(build(target, name, "--bins") / name, prefix / "bin" / name, 0o755)
     ttmem = prefix / "bin" / "ttmem"
     run(ttmem, "man", prefix / "share" / "man" / "man1")
     for shell, place in SHELLS.items():
         file = prefix / place
         file.parent.mkdir(parents=True)
         file.write_text(output(ttmem, "completions", shell))
-    documents(prefix / "share" / "doc" / "ttmem", ROOT / "README.md", notices.collect("ttmem-cli", target))
+    licenses = notices.collect(("ttmem-cli", *COMPANIONS), target)
+    documents(prefix / "share" / "doc" / "ttmem", ROOT / "README.md", licenses)
     document(ROOT / "CHANGELOG.md", prefix / "share" / "doc" / "ttmem" / "CHANGELOG.md")
     return archive(prefix)
 
@@ -141,7 +145,7 @@ def c_library(target: str, version: str) -> Path:
     fill(ROOT / "cmake" / "ttmem-config-version.cmake.in", cmake / "ttmem-config-version.cmake", version)
     fill(ROOT / "packaging" / "ttmem.pc.in", prefix / "lib" / "pkgconfig" / "ttmem.pc", version)
     documents(
-        prefix / "share" / "doc" / "ttmem-c", ROOT / "docs" / "tracker.md", notices.collect("ttmem-c", target)
+        prefix / "share" / "doc" / "ttmem-c", ROOT / "docs" / "tracker.md", notices.collect(("ttmem-c",), target)
     )
     return archive(prefix)
 
@@ -159,7 +163,7 @@ def python_package(target: str, version: str) -> tuple[Path, Path]:
     run("maturin", "build", *args)
     run("maturin", "sdist", "--out", OUT)
     (wheel,) = OUT.glob("ttmem-*.whl")
-    wheels.add_license(wheel, notices.NAME, notices.collect("ttmem-py", target))
+    wheels.add_license(wheel, notices.NAME, notices.collect(("ttmem-py",), target))
     return wheel, OUT / f"ttmem-{version}.tar.gz"
 
 

@@ -38,7 +38,9 @@ def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> s
         if name.startswith(names) or name in {"PATH", "HOME"}
     }
     env = kept | {"LC_ALL": "C.UTF-8"} | (env or {})
-    done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode != 0:
         sys.exit(f"{command[0]} failed with {done.returncode}:\n{done.stdout}")
     return done.stdout
@@ -113,6 +115,7 @@ def test_commands(folder: Path, version: str, target: str) -> None:
     check(PEAK in call("ttmem", "summary", LOG), "ttmem summary")
     page = folder / call("ttmem", "report", LOG).strip()
     check(page.read_text().lower().startswith("<!doctype html>"), "ttmem report")
+    check(call("ttmem", "mcp") == "", "ttmem mcp")
     pages = {page.name for page in (prefix / "share/man/man1").iterdir()}
     commands = call("ttmem", "--help").partition("Commands:")[2].partition("Options:")[0]
     verbs = re.findall(r"^  ([a-z-]+) ", commands, re.MULTILINE)
@@ -126,8 +129,8 @@ def test_commands(folder: Path, version: str, target: str) -> None:
     for file in [*files, "share/fish/vendor_completions.d/ttmem.fish", "share/zsh/site-functions/_ttmem"]:
         check((prefix / file).stat().st_size > 0, f"{file} is empty")
     if "linux" in target:
-        check_elf(prefix / "bin" / "ttmem")
-        check_elf(prefix / "bin" / "tt-memory-profiler")
+        for program in ("ttmem", "tt-memory-profiler", "ttmem-mcp"):
+            check_elf(prefix / "bin" / program)
 
 
 def test_c_library(folder: Path, version: str, target: str) -> None:
@@ -179,6 +182,7 @@ def check_package(programs: Path, version: str, folder: Path) -> None:
     check(call(programs / "ttmem", "--version") == f"ttmem {version}\n", "ttmem --version")
     check(PEAK in call(programs / "ttmem", "summary", LOG), "ttmem summary")
     check(PEAK in call(programs / "python", "-m", "ttmem", "summary", LOG), "python -m ttmem summary")
+    check(call(programs / "ttmem", "mcp") == "", "ttmem mcp")
 
 
 def test_wheel(folder: Path, version: str, target: str) -> None:

@@ -21,10 +21,10 @@ ALTERNATIVES = re.compile("apache|boost|unlicense|zlib", re.IGNORECASE)
 RULE = "-" * 80
 
 
-def collect(package: str, target: str) -> str:
-    """Returns the licenses of the crates that are linked into a package, each text once."""
+def collect(packages: tuple[str, ...], target: str) -> str:
+    """Returns the licenses of the crates that are linked into any of the packages, each text once."""
     crates: dict[str, list[str]] = {}
-    for crate in linked(package, target):
+    for crate in linked(packages, target):
         terms = crate["license"] or "see below"
         title = f"{crate['name']} {crate['version']} ({terms}) {crate['repository'] or ''}".rstrip()
         found = texts(crate)
@@ -40,11 +40,12 @@ def collect(package: str, target: str) -> str:
     return "\n".join(parts)
 
 
-def linked(package: str, target: str) -> list[dict[str, str]]:
-    """Returns the metadata of the crates that a package links, itself included, without procedural macros."""
+def linked(packages: tuple[str, ...], target: str) -> list[dict[str, str]]:
+    """Returns the metadata of the packages and the crates that they link, without procedural macros."""
     common = ["--locked", "--manifest-path", str(ROOT / "Cargo.toml")]
     edges = ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]
-    tree = output("tree", *common, "--package", package, "--target", target, *edges)
+    chosen = [word for package in packages for word in ("--package", package)]
+    tree = output("tree", *common, *chosen, "--target", target, *edges)
     names = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
     metadata = json.loads(output("metadata", *common, "--format-version", "1", "--filter-platform", target))
     return [crate for crate in metadata["packages"] if (crate["name"], f"v{crate['version']}") in names]

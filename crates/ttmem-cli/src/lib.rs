@@ -8,6 +8,7 @@
 mod again;
 mod args;
 mod commands;
+mod companions;
 mod console;
 mod profiler;
 mod reading;
@@ -21,6 +22,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 pub use again::started_by;
+pub use companions::{Companion, link};
 
 /// Parses a size as the commands accept it, such as `200MB`, into bytes. The error says what is expected.
 pub fn memory_size(text: &str) -> Result<u64, String> {

@@ -17,6 +17,7 @@ mod session;
 mod text;
 mod tools;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
@@ -27,6 +28,14 @@ use ttmem::Result;
 pub struct Config {
     /// The folders that files must be in.
     pub roots: Vec<PathBuf>,
+}
+
+/// Serves files below the folders in `words`, or below the working directory, until standard input is closed. Returns the
+/// exit code.
+pub fn run(words: &[OsString]) -> Result<u8> {
+    let given: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
+    let roots = if given.is_empty() { vec![PathBuf::from(".")] } else { given };
+    serve(&Config { roots }).map(|()| 0)
 }
 
 /// Serves until standard input is closed.

@@ -7,6 +7,10 @@ use std::io::{self, Write};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use ttmem_cli::Companion;
+
+/// The commands that are programs of their own in an archive. The package has them in this module.
+const COMPANIONS: &[Companion] = &[Companion { program: "ttmem-mcp", run: ttmem_mcp::run }];
 
 /// Runs the command `ttmem` and returns its exit code.
 ///
@@ -30,6 +34,7 @@ pub(crate) fn memory_size(text: &str) -> PyResult<u64> {
 
 fn run(py: Python<'_>, again: Vec<OsString>, command: impl FnOnce() -> u8 + Send) -> u8 {
     ttmem_cli::started_by(again);
+    ttmem_cli::link(COMPANIONS);
     py.detach(|| {
         let code = command();
         // Rust flushes at the end of a program, but not at the end of an interpreter. Errors are ignored in both cases.

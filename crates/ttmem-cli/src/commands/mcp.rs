@@ -1,10 +1,11 @@
 //! `ttmem mcp`: lets agents query profiles, over the Model Context Protocol.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::Args;
 use ttmem::Result;
-use ttmem_mcp::Config;
+
+use crate::companions;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,11 +25,10 @@ Exit codes: 0 the client is done; 2 wrong usage.";
 pub(crate) struct Mcp {
     /// Read only files below this folder; may be repeated [default: the working directory].
     #[arg(long = "root", value_name = "DIR")]
-    pub roots: Vec<PathBuf>,
+    pub roots: Vec<OsString>,
 }
 
-/// Serves until standard input is closed.
-pub(crate) fn run(args: &Mcp) -> Result<()> {
-    let roots = if args.roots.is_empty() { vec![PathBuf::from(".")] } else { args.roots.clone() };
-    ttmem_mcp::serve(&Config { roots })
+/// Runs `ttmem-mcp`, which serves until standard input is closed.
+pub(crate) fn run(args: &Mcp) -> Result<u8> {
+    companions::run("ttmem-mcp", &args.roots)
 }

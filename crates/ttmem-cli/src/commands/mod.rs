@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Result<u8> {
         Command::Chart(args) => chart::run(&args).map(|()| 0),
         Command::Gantt(args) => gantt::run(&args).map(|()| 0),
         Command::Serve(args) => serve::run(&args).map(|()| 0),
-        Command::Mcp(args) => mcp::run(&args).map(|()| 0),
+        Command::Mcp(args) => mcp::run(&args),
         Command::List(args) => list::run(&args).map(|()| 0),
         Command::Show(args) => show::run(&args).map(|()| 0),
         Command::Remove(args) => remove::run(&args).map(|()| 0),

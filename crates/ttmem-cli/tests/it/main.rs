@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod companions;
 mod config;
 mod diff;
 mod docs;

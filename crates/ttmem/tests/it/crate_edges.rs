@@ -16,8 +16,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ttmem", &["ttmem-model", "ttmem-query", "ttmem-read", "ttmem-record", "ttmem-report"]),
     ("ttmem-serve", &["ttmem"]),
     ("ttmem-mcp", &["ttmem"]),
-    ("ttmem-cli", &["ttmem", "ttmem-mcp", "ttmem-serve"]),
-    ("ttmem-py", &["ttmem", "ttmem-cli"]),
+    ("ttmem-cli", &["ttmem", "ttmem-serve"]),
+    ("ttmem-py", &["ttmem", "ttmem-cli", "ttmem-mcp"]),
     ("ttmem-c", &["ttmem-model", "ttmem-read", "ttmem-record"]),
     ("ttmem-testkit", &[]),
 ];
