@@ -1,4 +1,4 @@
-//! Companions: commands that are programs of their own, such as `ttmem-mcp` for `ttmem mcp`.
+//! Companions: commands with a separate program, such as `ttmem-mcp` for `ttmem mcp`.
 //!
 //! They need large libraries that no other command uses. As separate programs they do not make `ttmem` slower to build
 //! in a checkout. Archives contain them in the folder of `ttmem`; the Python module contains them as functions.

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ttmem_cli::Companion;
 
-/// The commands that are programs of their own in an archive. The package has them in this module.
+/// The commands that have a separate program in an archive. The package has them in this module.
 const COMPANIONS: &[Companion] = &[Companion { program: "ttmem-mcp", run: ttmem_mcp::run }];
 
 /// Runs the command `ttmem` and returns its exit code.

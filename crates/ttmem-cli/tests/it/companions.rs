@@ -1,4 +1,4 @@
-//! Commands that are programs of their own, next to `ttmem`.
+//! Commands with a separate program, next to `ttmem`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
