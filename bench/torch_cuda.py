@@ -4,10 +4,11 @@
 
 Needs `transformers` and `torchvision`. Each program runs in its own process. It is first tracked from
 its start, which shows the share of the peak without a class, what fell out of the allocator's history, and
-whether the reported peak is that of the allocator. Then rounds of all variants alternate, so that the load of
-the machine affects them equally, and the medians of their iterations are compared. "First" are the ten first
-iterations with a tracker, "later" those after the twentieth; an iteration is a training step or a generated
-token. Starting and stopping a tracker is not measured.
+whether the reported peak is that of the allocator. Then rounds of all variants alternate. In each round, the
+median iteration of a variant is divided by that of the program without a tracker, right before or after it; the
+result is the median of these ratios, with their quartiles. "First" are the ten first iterations with a tracker,
+all others are "later"; an iteration is a training step or a generated token. Starting and stopping a tracker
+is not measured. The output is a table in Markdown.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as f
@@ -33,8 +34,8 @@ import ttmem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROUNDS = 7
-FIRST, BEFORE, LATER = 10, 10, 20
+ROUNDS = int(os.environ.get("ROUNDS", "9"))
+FIRST, LATER = 10, 20
 
 
 def trained(model: nn.Module, loss_of: Callable[[nn.Module], torch.Tensor]) -> Callable[[], object]:
@@ -229,12 +230,12 @@ def tracker(level: Any) -> Iterator[None]:
         ttmem.stop_memory_tracker()
 
 
-def attributed(make: Callable[[], Any]) -> tuple[Any, str]:
-    """Returns a program that was tracked from its start, and what the recording tells about its peak."""
+def attributed(make: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """Returns a program that was tracked from its start, and what the recording says of its peak: the last columns."""
     with tempfile.TemporaryDirectory() as folder:
         tracker = ttmem.initialize_memory_tracker(folder)
         step = make()
-        timed(step, FIRST + BEFORE)
+        timed(step, FIRST + LATER)
         real = torch.cuda.max_memory_allocated()
         ttmem.stop_memory_tracker()
         assert tracker.recording is not None
@@ -244,8 +245,7 @@ def attributed(make: Callable[[], Any]) -> tuple[Any, str]:
     unknown = rank["peaks"]["cuda:0"]["by_class_per_bank"].get("unknown", 0) / peak
     warnings = [warning["message"] for warning in summary["source"]["warnings"]]
     lost = [warning for warning in warnings if "overwritten" in warning]
-    is_right = "the allocator's" if peak == real else f"{real} in truth"
-    return step, f"peak {peak} ({is_right}), {unknown:.2%} unknown, lost: {lost or 'nothing'}"
+    return step, [str(peak), str(real), f"{unknown:.2%}", "; ".join(lost) or "nothing"]
 
 
 def timed(step: Callable[[], object], count: int) -> list[float]:
@@ -260,40 +260,72 @@ def timed(step: Callable[[], object], count: int) -> list[float]:
     return times
 
 
+class Ratios(NamedTuple):
+    """What the iterations of a variant take, relative to the program without a tracker, in each round."""
+
+    first: list[float]
+    later: list[float]
+
+
+def interleaved(
+    step: Callable[[], object], ways: dict[str, Callable[[], Any]], *, is_compiled: bool
+) -> tuple[dict[str, Ratios], float]:
+    """Returns the ratios of all variants, and the median time of an iteration without a tracker."""
+
+    def block(entered: Callable[[], Any]) -> tuple[float, float]:
+        gc.collect()
+        with entered():
+            if is_compiled:
+                # A program that is compiled without hooks is compiled again with them.
+                timed(step, 2)
+            return statistics.median(timed(step, FIRST)), statistics.median(timed(step, LATER))
+
+    ratios = {way: Ratios([], []) for way in ways}
+    bases = []
+    for turn in range(ROUNDS):
+        base = block(bare)
+        bases.append(base[1])
+        # In the other direction every second time, so that no variant always follows the same one.
+        for way, entered in list(ways.items())[:: 1 if turn % 2 == 0 else -1]:
+            first, later = block(entered)
+            after = block(bare)
+            bases.append(after[1])
+            ratios[way].first.append(first / statistics.mean((base[0], after[0])))
+            ratios[way].later.append(later / statistics.mean((base[1], after[1])))
+            base = after
+    return ratios, statistics.median(bases)
+
+
+def shown(ratios: list[float]) -> str:
+    """Returns a median with its quartiles."""
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:.3f} ({low:.2f} to {high:.2f})"
+
+
 def measure(name: str, make: Callable[[], Any]) -> None:
     torch.manual_seed(0)
     step, found = attributed(make)
-    print(f"{name}: {found}", flush=True)
     timed(step, FIRST)
     ways: dict[str, Callable[[], Any]] = {
-        "bare": bare,
         "history": lambda: history(None),
-        "history with stacks": lambda: history("alloc"),
+        "with stacks": lambda: history("alloc"),
         "hooks": hooks,
         "phases": lambda: tracker("phases"),
         "tensors": lambda: tracker("tensors"),
     }
-    first: dict[str, list[float]] = {way: [] for way in ways}
-    later: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(ROUNDS):
-        for way, entered in ways.items():
-            gc.collect()
-            with entered():
-                if "compiled" in name:
-                    # A program that is compiled without hooks is compiled again with them.
-                    timed(step, 2)
-                first[way] += timed(step, FIRST)
-                timed(step, BEFORE)
-                later[way] += timed(step, LATER)
-    middle = {way: (statistics.median(first[way]), statistics.median(later[way])) for way in ways}
-    base = middle["bare"][1]
-    columns = [f"{way} {middle[way][1] / base:.3f}" for way in ways if way != "bare"]
-    columns.append(f"first ten {middle['tensors'][0] / middle['bare'][0]:.2f}")
+    ratios, base = interleaved(step, ways, is_compiled="compiled" in name)
+    columns = [name, f"{base:.1f} ms", *(shown(ratios[way].later) for way in ways), shown(ratios["tensors"].first)]
     # MemTracker refuses a second iteration.
-    for way, entered, count in (("profiler", profiler, 3), ("MemTracker", mem_tracker, 1)):
+    for entered, count in ((profiler, 3), (mem_tracker, 1)):
         with entered():
-            columns.append(f"{way} {statistics.median(timed(step, count)) / base:.2f}")
-    print(f"    {base:.2f} ms; " + "; ".join(columns), flush=True)
+            columns.append(f"{statistics.median(timed(step, count)) / base:.1f}")
+    print("| " + " | ".join([*columns, *found]) + " |", flush=True)
+
+
+HEADER = (
+    "program", "iteration", "history", "with stacks", "hooks", "`phases`", "`tensors`", "first ten", "profiler",
+    "MemTracker", "reported peak", "real peak", "unknown", "lost",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -305,7 +337,8 @@ def main() -> None:
         measure(chosen[0], PROGRAMS[chosen[0]])
         return
     versions = f"torch {torch.__version__}, Python {sys.version.split()[0]}"
-    print(f"{versions}, {torch.cuda.get_device_name()}", flush=True)
+    print(f"{versions}, {torch.cuda.get_device_name()}, {ROUNDS} rounds\n", flush=True)
+    print("| " + " | ".join(HEADER) + " |\n|---" + "|---:" * (len(HEADER) - 1) + "|", flush=True)
     for name in PROGRAMS:
         if not chosen or any(part in name for part in chosen):
             # In its own process, which has nothing of another program in its memory.

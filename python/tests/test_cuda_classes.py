@@ -90,6 +90,13 @@ def test_a_model_that_is_converted_consists_of_parameters(tmp_path: Path) -> Non
     assert classes_at_peak(summary, peak) == {"parameter": peak}
 
 
+def test_pinned_memory_has_its_own_pool(tmp_path: Path) -> None:
+    summary, _ = tracked(tmp_path, "pinned = torch.empty(64 << 20, dtype=torch.uint8, pin_memory=True)")
+    assert summary["ranks"][0]["pools"]["cuda pinned"]["peak_total"] == 64 * MIB
+    (warning,) = [w["message"] for w in summary["source"]["warnings"] if "pinned" in w["message"]]
+    assert warning.startswith("pinned host memory has no history"), warning
+
+
 def test_the_limit_of_the_program_is_known(tmp_path: Path) -> None:
     summary, _ = tracked(
         tmp_path,

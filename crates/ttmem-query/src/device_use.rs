@@ -13,13 +13,13 @@ pub struct DeviceUse {
 }
 
 impl DeviceUse {
-    /// The memory that a summary shows. The pool `host` does not count: it is the memory of the whole process, and a data
-    /// loader may use more of it than the process that trains.
+    /// The memory that a summary shows. The pools `host` and `cuda pinned` do not count: they are memory of the whole process,
+    /// and a data loader may use more of it than the process that trains.
     pub fn of(summary: &Summary) -> Self {
         let mut used = Self::default();
         for (pool, peak) in summary.ranks.iter().flat_map(peaks) {
             match pool {
-                "host" => {}
+                "host" | "cuda pinned" => {}
                 "cpu" => used.cpu = used.cpu.saturating_add(peak),
                 _ => used.accelerator = used.accelerator.saturating_add(peak),
             }

@@ -1,4 +1,4 @@
-"""Device allocators: with a history (CUDA, XPU), or with counters that can only be polled (MPS).
+"""Allocators: with a history (CUDA, XPU), or with counters that can only be polled (MPS, pinned host memory).
 
 A caching allocator records its actions, with the stack and a label that we set: the running call. Reading the
 history is slow, so it is only read at the end, when memory runs out, and on request. In between, tracking
@@ -405,20 +405,19 @@ def _allocations(stats: dict[str, Any]) -> int:
 
 
 class Polled:
-    """The counters of Apple devices, which only report current memory."""
+    """Memory whose size can only be read now and then."""
 
     has_history = False
 
-    def __init__(self, mode: Mode, seconds: float) -> None:
-        """`seconds`: the interval of samples, for the warning."""
-        self._mode = mode
-        self._seconds = seconds
+    def __init__(
+        self, mode: Mode, pool: str, read: Callable[[], dict[str, int | None] | None], warning: str
+    ) -> None:
+        """`read` returns `None` while the program has not used this memory."""
+        self._mode, self._pool, self._read, self._warning = mode, pool, read, warning
+        self._has_warned = False
 
     def open(self) -> None:
-        self._mode.warn(
-            f"MPS has no memory history: its counters are read every {self._seconds:g} s and at checkpoints, "
-            "so peaks in between are missed"
-        )
+        self.sample()
 
     def close(self) -> None:
         pass
@@ -430,22 +429,42 @@ class Polled:
         pass
 
     def sample(self) -> None:
-        """Records the counters."""
+        """Records the sizes."""
         try:
-            mps: Any = torch.mps
-            capacity = getattr(mps, "recommended_max_memory", None)
-            self._mode.reading(
-                "mps driver",
-                allocated=mps.current_allocated_memory(),
-                reserved=mps.driver_allocated_memory(),
-                capacity=capacity() if capacity is not None else None,
-            )
+            sizes = self._read()
+            if sizes is None:
+                return
+            if not self._has_warned:
+                self._has_warned = True
+                self._mode.warn(self._warning)
+            self._mode.reading(self._pool, **sizes)
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """Returns nothing: tensors on MPS are tracked by the dispatch mode."""
+        """Returns nothing: the dispatch mode tracks the tensors of these devices."""
         return {}
+
+
+def _mps() -> dict[str, int | None]:
+    """Returns the counters of Apple's driver. Tensors on MPS are tracked by the dispatch mode."""
+    mps: Any = torch.mps
+    capacity = getattr(mps, "recommended_max_memory", None)
+    return {
+        "allocated": mps.current_allocated_memory(),
+        "reserved": mps.driver_allocated_memory(),
+        "capacity": capacity() if capacity is not None else None,
+    }
+
+
+def _pinned() -> dict[str, int | None] | None:
+    """Returns the counters of the allocator of pinned host memory, from which CUDA copies asynchronously."""
+    cuda: Any = torch.cuda
+    if not cuda.is_initialized():
+        return None
+    stats = cuda.host_memory_stats()
+    used, owned = stats.get("active_bytes.current"), stats.get("allocated_bytes.current")
+    return {"allocated": used, "reserved": owned} if owned else None
 
 
 def allocators(mode: Mode, seconds: float, *, with_history: bool) -> list[CachingAllocator | Polled]:
@@ -455,7 +474,12 @@ def allocators(mode: Mode, seconds: float, *, with_history: bool) -> list[Cachin
         device = getattr(torch, kind, None)
         if device is not None and device._is_compiled():
             found.append(CachingAllocator(mode, kind, with_history=with_history))
+    often = f"read every {seconds:g} s and at checkpoints, so peaks in between are missed"
+    if torch.cuda._is_compiled() and hasattr(torch.cuda, "host_memory_stats"):
+        warning = f"pinned host memory has no history: its counters are {often}"
+        found.append(Polled(mode, "cuda pinned", _pinned, warning))
     mps = getattr(torch.backends, "mps", None)
     if mps is not None and mps.is_available():
-        found.append(Polled(mode, seconds))
+        warning = f"MPS has no memory history: its counters are {often}"
+        found.append(Polled(mode, "mps driver", _mps, warning))
     return found

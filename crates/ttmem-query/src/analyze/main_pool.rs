@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use ttmem_model::{PoolId, Profile, Rank};
 
-/// The names of host memory pools. `host` is the process's memory as counted by the system.
-const HOST: [&str; 2] = ["cpu", "host"];
+/// The names of host memory pools. `host` is the process's memory as counted by the system, `cuda pinned` a part of it.
+const HOST: [&str; 3] = ["cpu", "host", "cuda pinned"];
 
 /// The main pool of a rank, given the peak of each.
 ///

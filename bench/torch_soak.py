@@ -1,0 +1,162 @@
+"""Runs a program for minutes with the tracker: the memory of the process, what is lost, and the longest iterations.
+
+    python bench/torch_soak.py cuda 480
+    python bench/torch_soak.py cpu 1200
+
+On CUDA, a Llama model generates text, and an iteration is a token. On the CPU, a small transformer is trained.
+A quarter of the time goes to the same program without the tracker, in a process of its own: other programs on
+the machine delay single iterations of both.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as f
+from torch import nn
+
+import ttmem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIMIT = "64MB"
+FIRST = 10
+# A delay of this many milliseconds, compared with the median iteration, is noticed.
+STALL = 20.0
+# The tracker's ring buffer of CUDA allocations, at its start; an allocation has three entries.
+RING, ENTRIES = 200_000, 3
+
+
+def generates() -> Callable[[], object]:
+    from torch_cuda import llama_generates
+
+    step: Callable[[], object] = llama_generates()
+
+    def token() -> None:
+        step()
+        torch.cuda.synchronize()
+
+    return token
+
+
+def trains() -> Callable[[], object]:
+    torch.set_num_threads(1)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+    model = nn.Sequential(nn.Embedding(500, 64), nn.TransformerEncoder(layer, 2), nn.Linear(64, 500))
+    optimizer = torch.optim.AdamW(model.parameters())
+    words = torch.randint(500, (4, 32))
+
+    def step() -> None:
+        f.cross_entropy(model(words).flatten(0, 1), words.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def resident() -> int:
+    """Returns the memory of the process in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dict[str, Any]:
+    """Runs iterations until the time is over."""
+    step = generates() if device == "cuda" else trains()
+    times: list[float] = []
+    memory: list[int] = []
+    # Whether the file of the recording changed during an iteration.
+    rotated: list[bool] = []
+    mode: Any = tracker._mode if tracker is not None else None
+    end = time.perf_counter() + seconds
+    next_sample = time.perf_counter() + seconds / 10
+    while time.perf_counter() < end:
+        rotations = mode.rotations if mode is not None else 0
+        began = time.perf_counter()
+        step()
+        now = time.perf_counter()
+        times.append((now - began) * 1e3)
+        rotated.append(mode is not None and mode.rotations != rotations)
+        if now > next_sample:
+            next_sample += seconds / 10
+            gc.collect()
+            memory.append(resident())
+    later = times[FIRST:]
+    median = statistics.median(later)
+    stalls = [index for index, took in enumerate(times) if index >= FIRST and took > median + STALL]
+    found: dict[str, Any] = {
+        "iterations": len(times),
+        "first": [round(took, 1) for took in times[:FIRST]],
+        "median": round(median, 2),
+        "p99": round(statistics.quantiles(later, n=100)[98], 2),
+        "longest": [[round(times[index], 1), index] for index in sorted(stalls, key=lambda i: -times[i])[:12]],
+        "stalls": len(stalls),
+        "rotations": sum(rotated),
+        "stalls_near_rotations": sum(any(rotated[max(0, index - 3) : index + 2]) for index in stalls),
+        "memory_mib": [value >> 20 for value in memory],
+    }
+    if device == "cuda":
+        found["real_peak"] = torch.cuda.max_memory_allocated()
+        found["allocations"] = torch.cuda.memory_stats()["allocation.all.allocated"]
+    return found
+
+
+def tracked(device: str, seconds: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        tracker = ttmem.initialize_memory_tracker(folder, limit=LIMIT)
+        found = run(device, seconds, tracker)
+        ttmem.stop_memory_tracker()
+        assert tracker.recording is not None
+        found["recording_mib"] = sum(path.stat().st_size for path in Path(folder).glob("*.ttmem")) >> 20
+        summary = ttmem.load(tracker.recording).summary()
+    rank = summary["ranks"][0]
+    pool = rank["pools"]["cuda:0" if device == "cuda" else "cpu"]
+    found["reported_peak"] = pool["peak_total"]
+    messages = [warning["message"] for warning in summary["source"]["warnings"]]
+    found["lost"] = [message for message in messages if "overwritten" in message or "lost" in message]
+    return found
+
+
+def show(found: dict[str, Any], bare: dict[str, Any], device: str) -> None:
+    for name, of in (("without the tracker", bare), ("with it", found)):
+        print(f"{name}: {of['iterations']} iterations, median {of['median']} ms, p99 {of['p99']} ms")
+        print(f"    the first {FIRST}: {of['first']} ms")
+        print(f"    {of['stalls']} iterations took over {STALL:g} ms more than the median: {of['longest']}")
+        print(f"    memory of the process over time: {of['memory_mib']} MiB")
+    print(f"{found['rotations']} changes of the file, {found['stalls_near_rotations']} stalls near them")
+    print(f"recording: {found['recording_mib']} MiB; lost: {found['lost'] or 'nothing'}")
+    if device == "cuda":
+        turns = found["allocations"] * ENTRIES // RING
+        same = "the allocator's" if found["reported_peak"] == found["real_peak"] else str(found["real_peak"])
+        print(f"{found['allocations']} allocations, {turns} times the history; peak {found['reported_peak']} ({same})")
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.ERROR)
+    device, seconds, *rest = sys.argv[1:]
+    if rest:
+        found = tracked(device, float(seconds)) if rest == ["tracked"] else run(device, float(seconds), None)
+        print(json.dumps(found))
+        return
+    results = []
+    for kind, share in (("bare", 0.25), ("tracked", 0.75)):
+        words = [sys.executable, __file__, device, str(float(seconds) * share), kind]
+        done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+        results.append(json.loads(done.stdout.splitlines()[-1]))
+    bare, found = results
+    show(found, bare, device)
+
+
+if __name__ == "__main__":
+    main()
