@@ -4,7 +4,7 @@
     python bench/torch_soak.py cpu 1200
 
 On CUDA, a Llama model generates text, and an iteration is a token. On the CPU, a small transformer is trained.
-A quarter of the time goes to the same program without the tracker, in a process of its own: other programs on
+A quarter of the time goes to the same program without the tracker, in a separate process: other programs on
 the machine delay single iterations of both.
 """
 

@@ -143,3 +143,76 @@ def test_names_do_not_become_ever_more(tmp_path: Path) -> None:
     calls = {name: count for name, (count, _) in ran(answered(tmp_path, program)).items()}
     assert len(calls) == 101
     assert calls["Linear (100 and later)"] == 20
+
+
+class Task(Gpt):
+    """A model that trains its parts by hand, like a `LightningModule`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU())
+
+    def training_step(self, x: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = self.net(x).square().mean()
+        return loss
+
+
+def parameters(rank: dict[str, Any]) -> set[str]:
+    return {row["name"] for row in rank["peak"]["live"] if row["class"] == "parameter"}
+
+
+def test_parts_that_are_called_by_hand_have_full_names(tmp_path: Path) -> None:
+    def program() -> object:
+        task = Task()
+        for _ in range(3):
+            task.training_step(torch.randn(ROWS, WIDTH)).backward()  # type: ignore[no-untyped-call]
+        return task
+
+    rank = answered(tmp_path, program)
+    assert {"net.0.weight", "net.0.bias", "blocks.0.0.weight"} <= parameters(rank)
+    assert ran(rank)["net"][0] == 3
+    gradients = {row["name"] for row in rank["peak"]["live"] if row["class"] == "gradient"}
+    assert gradients == {"net.0.weight.grad", "net.0.bias.grad"}
+
+
+def test_a_model_whose_forward_is_called_directly_has_full_names(tmp_path: Path) -> None:
+    def program() -> object:
+        model = Gpt()
+        for _ in range(3):
+            model.forward(torch.randn(ROWS, WIDTH)).sum().backward()  # type: ignore[no-untyped-call]
+        return model
+
+    rank = answered(tmp_path, program)
+    assert {"blocks.0.0.weight", "blocks.1.0.bias"} <= parameters(rank)
+    assert ran(rank)["blocks.0"][0] == 3
+
+
+def test_a_wrapper_is_not_part_of_the_names(tmp_path: Path) -> None:
+    class Averaged(nn.Module):
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self._orig_mod = module
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self._orig_mod(x)
+            return result
+
+    def program() -> object:
+        model = Gpt()
+        wrapper = Averaged(model)
+        model(torch.randn(ROWS, WIDTH))
+        return wrapper
+
+    rank = answered(tmp_path, program)
+    assert "blocks.0.0.weight" in parameters(rank)
+    assert set(ran(rank)) == {"Gpt"}
+
+
+def test_a_part_that_was_replaced_is_its_own_model(tmp_path: Path) -> None:
+    def program() -> object:
+        task = Task()
+        old, task.net = task.net, nn.Sequential(nn.Linear(WIDTH, WIDTH))
+        old(torch.randn(ROWS, WIDTH))
+        return task, old
+
+    assert parameters(answered(tmp_path, program)) == {"0.weight", "0.bias"}

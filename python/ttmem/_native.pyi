@@ -311,6 +311,9 @@ class History:
     def received(self) -> int:
         """Number of actions that were received and not yet recorded."""
 
+    @property
+    def allocations(self) -> int | None:
+        """Number of received allocations, if they are received."""
     def take(self, limit: int) -> bool:
         """Records at most `limit` received actions of each device. Returns whether there are more."""
 

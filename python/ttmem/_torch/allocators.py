@@ -34,8 +34,8 @@ logger = logging.getLogger("ttmem")
 FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
 # An allocation has three entries: allocated, free requested, free completed by all streams.
 ENTRIES_PER_ALLOCATION = 3
-# Received actions are recorded this often, and this many at once, because other threads wait meanwhile.
-SECONDS_BETWEEN_TAKES, TAKEN_AT_ONCE = 0.05, 4096
+# Received actions are recorded this often, and this many at once: who reads the history meanwhile must wait.
+SECONDS_BETWEEN_TAKES, TAKEN_AT_ONCE = 0.1, 1 << 15
 # If the history has about this many new entries, it is read. The program waits meanwhile.
 MANY_ENTRIES = 6_000
 # After this many readings, enough for the first iterations, they may take a limited share of the time.
@@ -44,6 +44,8 @@ FREE_DRAINS, SHARE_OF_DRAINS = 20, 0.05
 MAX_PARTS = (1 << 16) - 1
 # PyTorch's value for no limit is at least this large.
 NO_MAX_SPLIT = 1 << 62
+# Pinned memory below this size is not shown: PyTorch uses some itself.
+MIN_PINNED = 1 << 20
 # Minimum time between two drains: a program that handles out-of-memory errors may have many of them.
 SECONDS_BETWEEN_DRAINS = 1.0
 
@@ -153,6 +155,10 @@ class CachingAllocator:
 
     def allocations(self) -> int:
         """Returns the number of allocations that the devices in use have made."""
+        received = self._history.allocations if self._history is not None else None
+        if received is not None:
+            # PyTorch's counters are a dictionary of a hundred numbers, which takes some time.
+            return received
         if not self._used:
             self._stats()
         stats = self._memory.memory_stats_as_nested_dict
@@ -458,13 +464,13 @@ def _mps() -> dict[str, int | None]:
 
 
 def _pinned() -> dict[str, int | None] | None:
-    """Returns the counters of the allocator of pinned host memory, from which CUDA copies asynchronously."""
+    """Returns the counters of the allocator of pinned host memory."""
     cuda: Any = torch.cuda
     if not cuda.is_initialized():
         return None
     stats = cuda.host_memory_stats()
     used, owned = stats.get("active_bytes.current"), stats.get("allocated_bytes.current")
-    return {"allocated": used, "reserved": owned} if owned else None
+    return {"allocated": used, "reserved": owned} if owned and owned >= MIN_PINNED else None
 
 
 def allocators(mode: Mode, seconds: float, *, with_history: bool) -> list[CachingAllocator | Polled]:

@@ -100,6 +100,11 @@ class ModelNames:
                 self._owners[path] = _Owner(weakref.ref(module), this)
 
 
+def is_wrapper(module: torch.nn.Module) -> bool:
+    """Returns whether a module only runs another one."""
+    return isinstance(module, WRAPPERS) or any(name in WRAPPED for name, _ in module.named_children())
+
+
 def _paths(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yields the modules of a model and their paths, without wrappers."""
     start = "module." if isinstance(model, WRAPPERS) else ""

@@ -17,7 +17,7 @@ from ttmem._native import Forward
 from ttmem._torch.autograd import saved_tensors
 from ttmem._torch.labels import label
 from ttmem._torch.mode import uninstall
-from ttmem._torch.model_names import ModelNames
+from ttmem._torch.model_names import ModelNames, is_wrapper
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MAX_DEPTH, MAX_ITEMS = 4, 256
 # The KV cache in the outputs of Hugging Face models.
 CACHE = "past_key_values"
+# Models are nested at most this deep.
+MAX_NESTED = 64
 # PyTorch's frame that calls hooks is at most this many frames away.
 FRAMES = 5
 
@@ -53,7 +55,12 @@ class Modules:
         # The threads that run models; by thread, the models that ran since its last backward pass.
         self._threads: set[int] = set()
         self._ran: dict[int, weakref.WeakSet[torch.nn.Module]] = {}
+        # By module: the one that it was first assigned to.
+        self._parents: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[torch.nn.Module]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._handles: list[Any] = []
+        self._parents_handle: Any = None
         self._filter: object = None
         # Which iterations are recorded with all modules; without it, all are.
         self.details: Details | None = None
@@ -70,6 +77,7 @@ class Modules:
         self._filter = warnings.filters[0]
         self._forward = Forward(self._mode, self)
         self._mode.end_interrupted = self.end_interrupted
+        self._parents_handle = torch_module.register_module_module_registration_hook(self._registers)
         self.hook()
 
     def hook(self) -> None:
@@ -103,25 +111,49 @@ class Modules:
         if self.details is not None:
             self.details.close()
         self.unhook()
+        if self._parents_handle is not None:
+            self._parents_handle.remove()
         self._forward = None
         self._mode.end_interrupted = None
         if self._filter in warnings.filters:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
 
     def learn(self, model: torch.nn.Module) -> None:
-        """Records the names of a model's modules, and classifies its parameters and buffers."""
+        """Records the names of a model's modules, and classifies its parameters and buffers.
+
+        If the model is a part of another one, which calls it by hand, all of that one is registered.
+        """
         forward = self._forward
         if forward is None:
             return
+        called, model = model, self._whole(model)
         inside, this = [], weakref.ref(model)
         for module, name, prefix in self._names.inside(model):
-            forward.know(module, name, module is model)
+            forward.know(module, name, module is model or module is called)
             inside.append((weakref.ref(module), prefix))
             self._model_of[module] = this
         self._models[model] = inside
         self._had[model] = forward.fingerprint(inside)
         forward.contents(inside)
         forward.gradients(inside)
+
+    def _registers(self, parent: torch.nn.Module, _: str, module: torch.nn.Module | None) -> None:
+        """Called when a module is assigned to an attribute of another one."""
+        if module is not None:
+            self._parents.setdefault(module, weakref.ref(parent))
+
+    def _whole(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Returns the outermost model that contains a model, such as a `LightningModule`; not a wrapper."""
+        whole, module = model, model
+        for _ in range(MAX_NESTED):
+            parent = self._parents.get(module)
+            found = parent() if parent is not None else None
+            if found is None or not any(child is module for child in found.children()):
+                break
+            module = found
+            if not is_wrapper(module):
+                whole = module
+        return whole
 
     def gradients(self, *, is_over: bool = True) -> None:
         """Classifies the gradients of models after a backward pass of this thread.
@@ -183,8 +215,10 @@ class Modules:
                 self._inputs(_keywords())
             return
         self.end_interrupted(is_inside=True)
-        self._runs(model)
-        self._look_again(model)
+        whole_of = self._model_of.get(model)
+        whole = (whole_of() if whole_of is not None else None) or model
+        self._runs(whole)
+        self._look_again(whole)
         self._inputs(args)
         self._inputs(_keywords())
         if not self._mode.sees_operations and torch._C._len_torch_dispatch_stack() > 0:

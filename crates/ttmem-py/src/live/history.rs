@@ -14,7 +14,7 @@ use ttmem::history::snapshot::{
     ALLOCATION, HistoryCursor, Line, LiveOrigin, Mark, OTHER, Reported, RowContext, StackIndex, Stacks,
     Trace, Update,
 };
-use ttmem::model::OpId;
+use ttmem::model::{HistoryRow, OpId};
 use ttmem::record::live::Recorder;
 
 use super::feed;
@@ -99,7 +99,14 @@ impl History {
         if self.follows(py) == Follows::No { 0 } else { feed::queued() }
     }
 
-    /// Records at most `limit` actions of each device that were received. Returns whether there are more.
+    /// The number of allocations that were received; `None` if they are not.
+    #[getter]
+    fn allocations(&self, py: Python<'_>) -> Option<u64> {
+        (self.follows(py) != Follows::No).then(feed::allocations)
+    }
+
+    /// Records at most `limit` actions of each device that were received, most of the time without the GIL. Returns whether
+    /// there are more. Must not run at the same time as another `take` or `drain`.
     fn take(&self, py: Python<'_>, limit: usize) -> bool {
         if self.follows(py) != Follows::Yes {
             return false;
@@ -107,19 +114,16 @@ impl History {
         let devices = self.devices.with(py, |devices| devices.len()).unwrap_or(0);
         let mut has_more = false;
         for device in 0..devices {
-            let update = self.devices.with(py, |devices| {
-                let Device { cursor, reported } = &mut devices[device];
-                if !cursor.is_begun() {
-                    return None;
-                }
-                let is_complete = feed::receive(device, reported);
-                let update = cursor.advance_directly(reported.take(limit));
-                Some((update, is_complete, !reported.is_empty()))
-            });
-            let Some((update, is_complete, is_left)) = update.flatten() else { continue };
-            has_more |= is_left;
-            self.rows.fetch_add(update.len() as u64, Ordering::Relaxed);
-            self.record(py, device, update, &Stacks::default(), None);
+            let of = self.take_device(py, device);
+            let Some(ids) = self.row_context(py, device).filter(|_| of.cursor.is_begun()) else {
+                self.put_device(py, device, of);
+                continue;
+            };
+            let (of, rows, is_complete) = py.detach(|| taken(device, of, limit, ids));
+            has_more |= !of.reported.is_empty();
+            self.put_device(py, device, of);
+            self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
+            self.watch.get().state.with(py, |state| state.recorder.history_rows(rows));
             if !is_complete {
                 self.unfollow(py);
                 return false;
@@ -230,20 +234,44 @@ impl History {
         stacks: &Stacks,
         now_us: Option<u64>,
     ) {
-        // The CPU device has no number.
-        let pool = if self.kind == "cpu" { self.kind.clone() } else { format!("{}:{device}", self.kind) };
+        let pool = self.pool(device);
         self.watch.get().state.with(py, |state| {
             let ids = row_context(state, &pool, now_us);
             let mut ops = vec![None; stacks.len()];
+            let mut rows = Vec::with_capacity(update.len());
             for row in update.into_rows(ids) {
                 let (stack, (mut row, call)) = (row.stack(), row.in_call());
                 if let Some(stack) = stack {
                     row.op = *ops[stack.index()].get_or_insert_with(|| op_at(state, stacks, stack));
                 }
-                state.recorder.history(row, call);
+                rows.push((row, call));
             }
+            state.recorder.history_rows(rows);
         });
     }
+
+    fn row_context(&self, py: Python<'_>, device: usize) -> Option<RowContext> {
+        let pool = self.pool(device);
+        self.watch.get().state.with(py, |state| row_context(state, &pool, None))
+    }
+
+    /// The name of a device's pool. The CPU has no number.
+    fn pool(&self, device: usize) -> String {
+        if self.kind == "cpu" { self.kind.clone() } else { format!("{}:{device}", self.kind) }
+    }
+}
+
+/// Receives the actions of a device. Returns at most `limit` of them as rows, and whether none is missing.
+fn taken(
+    device: usize,
+    mut of: Device,
+    limit: usize,
+    ids: RowContext,
+) -> (Device, Vec<(HistoryRow, Option<u64>)>, bool) {
+    let is_complete = feed::receive(device, &mut of.reported);
+    let update = of.cursor.advance_directly(of.reported.take(limit));
+    let rows = update.into_rows(ids).map(|row| row.in_call()).collect();
+    (of, rows, is_complete)
 }
 
 fn row_context(state: &mut State, pool: &str, now_us: Option<u64>) -> RowContext {

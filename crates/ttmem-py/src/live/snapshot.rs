@@ -12,6 +12,9 @@ use ttmem::history::snapshot::{
 
 use super::state::{Address, address};
 
+/// The tracker's own files, with functions that call the program's.
+const TRACKER: &str = "/ttmem/_torch/";
+
 /// The stacks of a snapshot. PyTorch shares one object for equal lines, and one list for entries with the same stack.
 #[derive(Default)]
 pub(super) struct PythonStacks {
@@ -44,9 +47,13 @@ impl PythonStacks {
         if let Some(&known) = self.by_frame.get(&address(frame)) {
             return Ok(Some(known));
         }
+        let file: String = frame.get_item(intern!(frame.py(), "filename"))?.extract()?;
+        if file.contains(TRACKER) {
+            return Ok(None);
+        }
         let line = self.stacks.add_line(Line {
             function: frame.get_item(intern!(frame.py(), "name"))?.extract()?,
-            file: frame.get_item(intern!(frame.py(), "filename"))?.extract()?,
+            file,
             number: frame.get_item(intern!(frame.py(), "line"))?.extract().unwrap_or(0),
         });
         self.by_frame.extend(line.map(|line| (address(frame), line)));

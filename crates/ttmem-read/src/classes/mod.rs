@@ -5,8 +5,10 @@
 //! allocates and the autograd engine frees was kept for the backward pass. A recording has classes, and the same rules
 //! complete them. Everything else remains unknown.
 
+mod names;
 mod of_recording;
 mod of_snapshot;
+mod passes;
 mod roles;
 mod workspaces;
 

@@ -3,7 +3,7 @@
 use ttmem_model::{Class, Moment, OpId, Profile, Rank};
 
 use super::roles::{Role, roles};
-use super::{freed_at, made_by, workspaces};
+use super::{freed_at, made_by, names, workspaces};
 
 /// Sets the classes of all allocations.
 pub(crate) fn classify(profile: &mut Profile) {
@@ -23,6 +23,7 @@ pub(crate) fn classify(profile: &mut Profile) {
             rank.tensors.class[tensor] = Class::Gradient;
         }
         workspaces::name(profile, rank, &roles);
+        names::set(profile, rank, &roles);
     }
     profile.ranks = ranks;
 }
@@ -34,11 +35,14 @@ fn freed_by(rank: &Rank, tensor: usize) -> Option<OpId> {
 
 fn class(made: Role, freed: Option<Role>, frees_have_stacks: bool) -> Class {
     match (made, freed) {
-        (Role::Parameters, _) => Class::Parameter,
+        (Role::Parameters | Role::UnshardedParameters, _) => Class::Parameter,
         (Role::OptimizerState, _) => Class::Optimizer,
         (Role::KvCache, _) => Class::KvCache,
-        (Role::Workspace(_), _) => Class::Workspace,
-        (Role::AccumulatesGradients, _) | (Role::NoPython, Some(Role::ZeroGrad)) => Class::Gradient,
+        (Role::Workspace(_) | Role::AllGather, _) => Class::Workspace,
+        // The buffer is freed in the same pass, its result by the next `zero_grad`.
+        (Role::ReduceScatter, Some(freed)) if freed != Role::ZeroGrad => Class::Workspace,
+        (Role::AccumulatesGradients | Role::GradientBuckets | Role::ReduceScatter, _)
+        | (Role::NoPython, Some(Role::ZeroGrad)) => Class::Gradient,
         (Role::OptimizerStep, _)
         | (Role::Forward, Some(Role::Forward))
         | (Role::NoPython, Some(Role::NoPython)) => Class::Temporary,

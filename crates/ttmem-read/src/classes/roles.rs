@@ -1,7 +1,7 @@
 //! What code does that allocates or frees, according to its stack.
 
 use rustc_hash::FxHashMap;
-use ttmem_model::{Frame, OpId, Profile, StackId};
+use ttmem_model::{Class, Frame, OpId, Profile, StackId};
 
 use super::workspaces::Library;
 use crate::history::snapshot::{ALLOCATION, OTHER};
@@ -14,6 +14,12 @@ pub(super) enum Role {
     OptimizerState,
     OptimizerStep,
     KvCache,
+    /// Buffers of `DistributedDataParallel` for the reduction of gradients.
+    GradientBuckets,
+    /// FSDP's parameters while they are complete.
+    UnshardedParameters,
+    AllGather,
+    ReduceScatter,
     ZeroGrad,
     AccumulatesGradients,
     Forward,
@@ -21,6 +27,20 @@ pub(super) enum Role {
     /// Not from Python: the autograd engine, or a thread of a library.
     NoPython,
     Other,
+}
+
+impl Role {
+    /// The name of an allocation with this role and class, unless it has its own.
+    pub fn name(self, class: Class) -> Option<&'static str> {
+        Some(match (self, class) {
+            (Self::GradientBuckets, _) => "DDP gradient bucket",
+            (Self::UnshardedParameters, _) => "FSDP unsharded parameter",
+            (Self::AllGather, _) => "FSDP all-gather buffer",
+            (Self::ReduceScatter, Class::Workspace) => "FSDP reduce-scatter buffer",
+            (Self::ReduceScatter, _) => "FSDP sharded gradients",
+            _ => return None,
+        })
+    }
 }
 
 /// The roles of operations.
@@ -64,6 +84,10 @@ fn role_of(profile: &Profile, stack: StackId) -> Role {
         if is_innermost && function.contains("kv_cache") {
             return Role::KvCache;
         }
+        let is_of_ddp = file.ends_with("torch/nn/parallel/distributed.py");
+        if is_innermost && is_of_ddp && ["_ddp_init_helper", "_pre_forward"].contains(&function) {
+            return Role::GradientBuckets;
+        }
         if let Some(role) = role_of_line(function, file) {
             return role;
         }
@@ -94,6 +118,9 @@ fn role_of_line(function: &str, file: &str) -> Option<Role> {
         "_process_value_according_to_param_policy" => Role::OptimizerState,
         _ if is_in("torch/optim/") => Role::OptimizerStep,
         _ if is_in("cache_utils.py") => Role::KvCache,
+        "alloc_storage" if is_in("_fsdp_param.py") => Role::UnshardedParameters,
+        "foreach_all_gather" if is_in("_fsdp_collectives.py") => Role::AllGather,
+        "foreach_reduce" if is_in("_fsdp_collectives.py") => Role::ReduceScatter,
         _ if TO_DEVICE.contains(&function) && is_in("nn/modules/module.py") => Role::Parameters,
         "__init__" if is_in("torch/nn/modules/") => Role::Parameters,
         _ if LOADS.contains(&function) => Role::Parameters,

@@ -118,7 +118,7 @@ impl Narrator {
             Message::Pool { name, text, is_empty } => self.pool(name, text, is_empty),
             Message::Reading(pool, reading, op) => self.reading(pool, reading, op),
             Message::LateCall(call) => self.late_call(&call),
-            Message::History(row, call) => self.history(row, call),
+            Message::History(rows) => rows.into_iter().try_for_each(|(row, call)| self.history(row, call)),
             Message::Fault(fault, op) => self.fault(fault, op),
             Message::FaultEnded => self.fault_ended(),
         }

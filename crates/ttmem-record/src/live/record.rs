@@ -79,8 +79,8 @@ pub(super) enum Message {
     Reading(PoolId, Reading, Option<OpId>),
     /// A call that has already ended.
     LateCall(LateCall),
-    /// A row of an allocator's history, and the number of its call.
-    History(HistoryRow, Option<u64>),
+    /// Rows of an allocator's history, with the numbers of their calls.
+    History(Vec<(HistoryRow, Option<u64>)>),
     /// An error of the program, at a separate step if there is an operation.
     Fault(Fault, Option<OpId>),
     /// The last error ended the program.

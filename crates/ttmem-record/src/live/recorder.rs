@@ -330,7 +330,12 @@ impl Recorder {
     /// Reports a row of an allocator's history, and the number of its call if known. `during` applies if the call is no
     /// longer in the file.
     pub fn history(&mut self, row: HistoryRow, call: Option<u64>) {
-        self.recording.send(Message::History(row, call));
+        self.history_rows(vec![(row, call)]);
+    }
+
+    /// Reports several rows, like [`history`](Self::history).
+    pub fn history_rows(&mut self, rows: Vec<(HistoryRow, Option<u64>)>) {
+        self.recording.send(Message::History(rows));
     }
 
     /// Reports the peak of a pool since its counter was last read.

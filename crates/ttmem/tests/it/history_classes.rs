@@ -121,15 +121,134 @@ fn a_loss_outside_the_model_is_an_activation_if_autograd_keeps_it() {
         program.pass(ScopeKind::Forward, |_| ());
         program.pass(ScopeKind::Backward, |program| program.free(held));
     });
+    // The last two are held by variables of the program until after the backward pass.
     let wanted = [
         Class::Unknown,
         Class::Activation,
         Class::Temporary,
         Class::Activation,
-        Class::Unknown,
-        Class::Unknown,
+        Class::Activation,
+        Class::Activation,
     ];
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn what_follows_a_pass_without_a_backward_pass_is_unknown_if_it_stays() {
+    let found = classes(|program| {
+        program.pass(ScopeKind::Forward, |_| ());
+        program.allocate(&[USERS], 512);
+        program.pass(ScopeKind::Forward, |_| ());
+        program.pass(ScopeKind::Backward, |_| ());
+    });
+    assert_eq!(found, [Class::Unknown]);
+}
+
+const DDP: &str = "/lib/torch/nn/parallel/distributed.py";
+const FSDP: &str = "/lib/torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py";
+const FSDP_PARAMETERS: &str = "/lib/torch/distributed/fsdp/_fully_shard/_fsdp_param.py";
+
+#[test]
+fn buffers_of_data_parallel_training_have_names() {
+    let found = named(|program| {
+        program.allocate(&[("_ddp_init_helper", DDP), USERS], 512);
+        // Inputs that are moved to the device.
+        program
+            .allocate(&[("_to_map", "/lib/torch/distributed/utils.py"), ("_pre_forward", DDP), USERS], 512);
+        program.allocate(&[("alloc_storage", FSDP_PARAMETERS), USERS], 512);
+        program.allocate(&[("allocate", FSDP), ("foreach_all_gather", FSDP), USERS], 512);
+        program.pass(ScopeKind::Backward, |program| {
+            let buffer = program.allocate(&[("allocate", FSDP), ("foreach_reduce", FSDP)], 512);
+            program.allocate(&[("allocate", FSDP), ("foreach_reduce", FSDP)], 512);
+            program.free(buffer);
+        });
+    });
+    let wanted = [
+        (Class::Gradient, Some("DDP gradient bucket")),
+        (Class::Unknown, None),
+        (Class::Parameter, Some("FSDP unsharded parameter")),
+        (Class::Workspace, Some("FSDP all-gather buffer")),
+        (Class::Workspace, Some("FSDP reduce-scatter buffer")),
+        (Class::Gradient, Some("FSDP sharded gradients")),
+    ];
+    assert_eq!(found, wanted.map(|(class, name)| (class, name.map(str::to_owned))));
+}
+
+#[test]
+fn what_modules_allocate_in_a_backward_pass_is_recomputed() {
+    let found = named(|program| {
+        let kept = program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
+        program.pass(ScopeKind::Backward, |program| {
+            let again =
+                program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
+            program.free(again);
+            program.free(kept);
+        });
+    });
+    let wanted = [(Class::Activation, None), (Class::Activation, Some("recomputed activation".to_owned()))];
+    assert_eq!(found, wanted);
+}
+
+const CONVOLVES: [(&str, &str); 3] =
+    [("_conv_forward", "/lib/torch/nn/modules/conv.py"), CALLS_MODULE, USERS];
+
+#[test]
+fn workspaces_of_cudnn_live_for_one_kernel() {
+    let found = named(|program| {
+        let padded = program.pass(ScopeKind::Forward, |program| {
+            // A copy of the input, the output, and a workspace.
+            let padded = program.allocate(&CONVOLVES, 512);
+            program.allocate(&CONVOLVES, 512);
+            let workspace = program.allocate(&CONVOLVES, 4096);
+            program.free(workspace);
+            padded
+        });
+        program.free(padded);
+        program.pass(ScopeKind::Backward, |program| {
+            program.allocate(&[], 512);
+            let workspace = program.allocate(&[], 4096);
+            program.free(workspace);
+        });
+    });
+    let names: Vec<Option<&str>> = found.iter().map(|(_, name)| name.as_deref()).collect();
+    let cudnn = Some("cuDNN workspace");
+    assert_eq!(names, [None, None, cudnn, None, cudnn]);
+    assert!(found.iter().all(|(class, name)| name.is_none() || *class == Class::Workspace), "{found:?}");
+}
+
+#[test]
+fn a_workspace_of_cublas_is_recognized_if_its_line_runs_from_several_places() {
+    let multiplies = ("forward", "/lib/transformers/models/llama/modeling_llama.py");
+    for other_caller in [("generate", "/lib/transformers/generation/utils.py"), USERS] {
+        let found = named(|program| {
+            let first = [multiplies, CALLS_MODULE, USERS];
+            program.pass(ScopeKind::Forward, |program| {
+                let result = program.allocate(&first, 512);
+                program.allocate(&first, 32 << 20);
+                program.allocate(&[CALLS_MODULE, USERS], 512);
+                program.free(result);
+            });
+            program.pass(ScopeKind::Forward, |program| {
+                program.allocate(&[multiplies, CALLS_MODULE, other_caller], 512);
+            });
+        });
+        assert_eq!(found[1], (Class::Workspace, Some("cuBLAS workspace".to_owned())));
+    }
+}
+
+#[test]
+fn a_result_that_is_kept_is_not_a_workspace_of_cublas() {
+    let found = classes(|program| {
+        // A temporary tensor that is freed at the end of its line, and the result.
+        program.pass(ScopeKind::Forward, |program| {
+            let lines = [("forward", "/home/me/model.py"), CALLS_MODULE, USERS];
+            let temporary = program.allocate(&lines, 512);
+            program.allocate(&lines, 32 << 20);
+            program.free(temporary);
+            program.allocate(&[CALLS_MODULE, USERS], 512);
+        });
+    });
+    assert!(!found.contains(&Class::Workspace), "{found:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod attach;
 
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -63,6 +63,8 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static QUEUES: [Mutex<Queue>; MAX_DEVICES] =
     [const { Mutex::new(Queue { actions: Vec::new(), has_lost: false }) }; MAX_DEVICES];
 static QUEUED: AtomicUsize = AtomicUsize::new(0);
+/// The number of allocations that were received.
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The number of the call that runs in this thread.
@@ -95,6 +97,11 @@ pub(super) fn end() {
 /// The number of actions in all queues.
 pub(super) fn queued() -> usize {
     QUEUED.load(Ordering::Relaxed)
+}
+
+/// The number of allocations on all devices that were received since the program started.
+pub(super) fn allocations() -> u64 {
+    ALLOCATIONS.load(Ordering::Relaxed)
 }
 
 /// Moves the actions of a device from its queue. Returns whether it has all of them.
@@ -134,6 +141,9 @@ unsafe extern "C" fn invoked(_: *const attach::AnyData, entry: *const TraceEntry
     // SAFETY: the allocator passes a reference to an entry, which begins with these fields.
     let entry = unsafe { &*entry };
     let Some((device, action)) = action_of(entry) else { return };
+    if action.as_ref().is_some_and(|entry| entry.action == HistoryAction::Allocated) {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
     let mut queue = queue(device);
     if queue.actions.len() >= MAX_QUEUED {
         queue.has_lost = true;

@@ -18,12 +18,23 @@ pub struct Line {
 
 impl Line {
     /// The name of an operation that allocates here, from the file name without its extension and the function:
-    /// `linear.forward`.
+    /// `linear.forward`. A graph of compiled code is named after its file: `compiled graph clcle66`.
     pub fn operation(&self) -> String {
         let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
         let stem = file.strip_suffix(".py").unwrap_or(file);
-        format!("{stem}.{}", self.function)
+        if is_graph(stem) {
+            format!("compiled graph {}", &stem[..7])
+        } else {
+            format!("{stem}.{}", self.function)
+        }
     }
+}
+
+/// Whether a file without its extension is a graph that inductor wrote: `c` and a hash in base 32.
+fn is_graph(stem: &str) -> bool {
+    stem.len() == 52
+        && stem.starts_with('c')
+        && stem.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
 }
 
 /// A line in [`Stacks`].
@@ -143,5 +154,7 @@ mod tests {
         assert_eq!(line("main", r"C:\work\train.py", 9).operation(), "train.main");
         assert_eq!(line("<module>", "<stdin>", 1).operation(), "<stdin>.<module>");
         assert_eq!(line("f", "", 0).operation(), ".f");
+        let graph = "/tmp/torchinductor_me/lc/clcle66numixfmo4m6teiox5yibnix555sqldxz7kwrrn3pqk7rs.py";
+        assert_eq!(line("call", graph, 9).operation(), "compiled graph clcle66");
     }
 }

@@ -1,0 +1,94 @@
+//! The forward and backward passes of a recording, and what they show about allocations.
+
+use ttmem_model::{Class, Position, Rank, ScopeKind, StepNumber};
+
+use super::freed_at;
+use super::roles::Role;
+
+/// The steps of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pass {
+    first: Position,
+    end: Position,
+}
+
+/// The passes of a rank, in order.
+#[derive(Debug, Default)]
+pub(super) struct Passes {
+    forward: Vec<Pass>,
+    backward: Vec<Pass>,
+}
+
+impl Passes {
+    pub fn of(rank: &Rank) -> Self {
+        let mut passes = Self::default();
+        for index in 0..rank.calls.len() {
+            let kind = |index: usize| rank.scopes.kind.get(rank.calls.scope.get(index)?.index()).copied();
+            let outer = rank.calls.parent[index].and_then(|parent| kind(parent.index()));
+            let into = match kind(index) {
+                Some(ScopeKind::Forward) if outer != Some(ScopeKind::Forward) => &mut passes.forward,
+                Some(ScopeKind::Backward) if outer != Some(ScopeKind::Backward) => &mut passes.backward,
+                _ => continue,
+            };
+            let first = rank.calls.first[index];
+            let end = rank.calls.outcome[index].map_or(Position::MAX, |outcome| outcome.end.max(first));
+            into.push(Pass { first, end });
+        }
+        passes.forward.sort_unstable();
+        passes.backward.sort_unstable();
+        passes
+    }
+
+    /// The class of an allocation by code that trains on several devices.
+    pub fn class_in_parallel(&self, rank: &Rank, tensor: usize, role: Role) -> Option<Class> {
+        Some(match role {
+            Role::UnshardedParameters => Class::Parameter,
+            Role::AllGather => Class::Workspace,
+            // The buffer is freed in the same pass; its result are the gradients.
+            Role::ReduceScatter if self.is_freed_in_its_pass(rank, tensor) => Class::Workspace,
+            Role::GradientBuckets | Role::ReduceScatter => Class::Gradient,
+            _ => return None,
+        })
+    }
+
+    fn is_freed_in_its_pass(&self, rank: &Rank, tensor: usize) -> bool {
+        let pass = rank.tensors.step[tensor].and_then(|made| self.backward_at(made.get()));
+        pass.zip(freed_at(rank, tensor)).is_some_and(|(pass, freed)| freed < pass.end)
+    }
+
+    /// Whether a position is in a backward pass.
+    pub fn is_backward(&self, at: Position) -> bool {
+        self.backward_at(at).is_some()
+    }
+
+    fn backward_at(&self, at: Position) -> Option<Pass> {
+        let started = self.backward.partition_point(|pass| pass.first <= at);
+        self.backward[..started].last().copied().filter(|pass| at < pass.end)
+    }
+
+    /// The class of an allocation outside all modules: an activation if autograd keeps it for the next backward pass, or
+    /// if it is computed from a model's output, right before that pass; temporary if it is gone before the next pass of any
+    /// kind; otherwise unknown.
+    pub fn class(&self, rank: &Rank, tensor: usize) -> Class {
+        let Some(made) = rank.tensors.step[tensor].map(StepNumber::get) else { return Class::Unknown };
+        let freed = freed_at(rank, tensor);
+        let next = |passes: &[Pass]| passes.get(passes.partition_point(|pass| pass.first <= made)).copied();
+        let (forward, backward) = (next(&self.forward), next(&self.backward));
+        if let (Some(pass), Some(freed)) = (backward, freed)
+            && (pass.first..pass.end).contains(&freed)
+        {
+            return Class::Activation;
+        }
+        let follows_one = self.forward.first().is_some_and(|pass| pass.end <= made);
+        let soonest = forward.into_iter().chain(backward).map(|pass| pass.first).min();
+        // A variable of the program may hold it longer than autograd: logits, for example, until the next iteration.
+        let is_of_loss = backward.is_some_and(|pass| soonest == Some(pass.first));
+        if is_of_loss && follows_one && freed.is_none_or(|freed| soonest.is_some_and(|first| freed >= first))
+        {
+            return Class::Activation;
+        }
+        // After the last pass, nothing is known about what follows.
+        let is_short = soonest.zip(freed).is_some_and(|(first, freed)| freed < first);
+        if follows_one && is_short { Class::Temporary } else { Class::Unknown }
+    }
+}
