@@ -2,7 +2,8 @@
 # Memory snapshots of PyTorch: `ttmem summary --json` against PyTorch's own command on the same file, and its time and memory for
 # files up to 20 million events. After `cargo build --profile dist`; needs Python with torch (`make python` installs it).
 #
-# SNAPSHOT=FILE measures that file as well; LARGE=1 also measures 5 and 20 million events.
+# SNAPSHOT=FILE measures that file as well; LARGE=1 also measures 5, 10 (1 GB) and 20 million events, and fails if time or memory
+# per event exceeds the limits below.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 BIN=target/dist
@@ -35,7 +36,17 @@ compare() {
 compare "$FOLDER/million.pickle"
 if [ -n "${SNAPSHOT:-}" ]; then compare "$SNAPSHOT"; fi
 if [ -z "${LARGE:-}" ]; then exit; fi
-for millions in 5 20; do
+
+# What a million events may take, on a machine that may be slow and busy.
+MAX_SECONDS=2
+MAX_MIB=110
+for millions in 5 10 20; do
     "$BIN/make-snapshot" "$FOLDER/large.pickle" "${millions}000000"
-    printf '%s million events: %s\n' "$millions" "$(measure "$BIN/ttmem" summary --json "$FOLDER/large.pickle")"
+    found=$(measure "$BIN/ttmem" summary --json "$FOLDER/large.pickle")
+    printf '%s million events, %s MB: %s\n' "$millions" "$(($(stat -c %s "$FOLDER/large.pickle") / 1000000))" "$found"
+    read -r seconds _ memory _ <<<"$found"
+    if awk "BEGIN { exit !($seconds > $MAX_SECONDS * $millions || $memory > $MAX_MIB * $millions) }"; then
+        echo "more than $MAX_SECONDS s or $MAX_MIB MiB for a million events"
+        exit 1
+    fi
 done

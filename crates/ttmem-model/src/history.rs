@@ -97,6 +97,17 @@ pub struct History {
     chunks: Vec<Chunk>,
 }
 
+/// Consecutive rows of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryChunk(Chunk);
+
+impl HistoryChunk {
+    /// The rows, in order.
+    pub fn iter(&self) -> impl Iterator<Item = HistoryRow> + '_ {
+        self.0.iter()
+    }
+}
+
 /// Rows of one kind. All fields of a row are used together, so they are stored together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Chunk {
@@ -188,6 +199,11 @@ impl History {
         for chunk in self.chunks {
             chunk.iter().for_each(|row| take(&row));
         }
+    }
+
+    /// The rows in chunks, in order.
+    pub fn into_chunks(self) -> impl Iterator<Item = HistoryChunk> {
+        self.chunks.into_iter().map(HistoryChunk)
     }
 
     /// The number of rows.

@@ -45,7 +45,7 @@ pub use core_memory::{
 };
 pub use error::{Error, Result};
 pub use event::{Event, RankEvent, Sink, Source};
-pub use history::{During, History, HistoryAction, HistoryRow, Label, Labels};
+pub use history::{During, History, HistoryAction, HistoryChunk, HistoryRow, Label, Labels};
 pub use home::home_folder;
 pub use ids::{
     ByteRange, Bytes, CallId, FrameId, LaneId, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId,

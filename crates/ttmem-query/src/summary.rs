@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use ttmem_model::rules::account::Held;
 use ttmem_model::rules::passes::Passes;
 use ttmem_model::{
-    ArgumentKind, Curve, CurveKind, Error, Fault, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
-    Rank, Reading, Result, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
+    ArgumentKind, Curve, CurveKind, Error, Fault, Moment, OpId, OpKind, Phase, Pool, PoolId, Position,
+    Profile, Rank, Reading, Result, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
 };
 
 use super::about::Extent;
@@ -316,24 +316,26 @@ impl<'a> View<'a> {
         let main = self.failed_pool(fault).or(tight).or(dram);
         let dram_account = dram.and_then(|index| self.accounts.get(index));
         let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
+        let main_id = dram_account.map(|account| account.id);
+        // Growth is a question about all runs.
+        let is_whole = self.request.run == RunFilter::All;
         // The analyses that look at every step take most of the time, so they run at the same time.
-        let (added, (moments, allocations)) = both(
+        let ((added, growth), (moments, allocations, executed)) = both(
             self.rank.steps.len() > MANY_STEPS,
-            || dram_account.map_or_else(Vec::new, |account| effects::added(account, self.span)),
+            || {
+                let find = || growth::find(self.profile, self.rank, &self.accounts, main_id);
+                let added = dram_account.map_or_else(Vec::new, |account| effects::added(account, self.span));
+                (added, is_whole.then(find).flatten())
+            },
             || {
                 let moment = |(account, peak): (&Account<'_>, _)| {
                     (self.name(account), self.peak_moment(account, peak))
                 };
                 let moments: Vec<(String, PoolMoment)> = with_peaks().map(moment).collect();
                 let peak = main.and_then(|main| peaks.get(main).copied().flatten());
-                (moments, main.and_then(|main| self.allocations(main, peak)))
+                (moments, main.and_then(|main| self.allocations(main, peak)), self.executed())
             },
         );
-        let main_id = dram_account.map(|account| account.id);
-        // Growth is a question about all runs.
-        let is_whole = self.request.run == RunFilter::All;
-        let find = || growth::find(self.profile, self.rank, &self.accounts, main_id);
-        let growth = is_whole.then(find).flatten();
         Ok(RankSummary {
             rank: self.rank.label.map(|label| self.text(label)),
             process: process(self.rank),
@@ -345,8 +347,8 @@ impl<'a> View<'a> {
             runs: self.runs().count(),
             passes: self.passes(),
             chosen_runs: self.chosen_runs(),
-            operations: self.counts(),
-            distribution: self.distribution(),
+            operations: self.counts(&executed),
+            distribution: self.distribution(&executed),
             pools: by_importance(
                 with_peaks()
                     .map(|(account, peak)| (self.name(account), self.pool(account, peak, fault)))
@@ -496,7 +498,19 @@ impl<'a> View<'a> {
         fault.and_then(|fault| fault.pool).and_then(|pool| self.named(self.profile.text(pool)))
     }
 
-    fn counts(&self) -> Counts {
+    /// How often each reported operation was executed, by operation.
+    fn executed(&self) -> Vec<u32> {
+        let mut counts = vec![0_u32; self.profile.ops.len()];
+        let steps = self.span.first as usize..self.span.end as usize;
+        for op in self.rank.steps.op.get(steps).unwrap_or_default() {
+            counts[op.index()] += 1;
+        }
+        let is_reported = |op: usize| OpId::new(op).is_some_and(|op| self.profile.ops.kind(op).is_reported());
+        counts.iter_mut().enumerate().filter(|(op, _)| !is_reported(*op)).for_each(|(_, count)| *count = 0);
+        counts
+    }
+
+    fn counts(&self, executed: &[u32]) -> Counts {
         let steps = || self.span.first..self.span.end;
         let reported = |step: &Step| self.profile.op_kind(self.rank, *step).is_reported();
         let is_weight = |step: &Step| {
@@ -505,7 +519,7 @@ impl<'a> View<'a> {
         };
         let count = |steps: usize| u32::try_from(steps).unwrap_or(u32::MAX);
         let total = count(steps().len());
-        let reported_count = count(steps().filter(reported).count());
+        let reported_count = executed.iter().sum();
         // Without program names, operations that run once and whose results are kept cannot be identified.
         let known = self.rank.runs.iter().any(|run| run.parent.is_none());
         let weight = known.then(|| count(steps().filter(reported).filter(is_weight).count()));
@@ -577,13 +591,11 @@ impl<'a> View<'a> {
         of_it.map(|(_, what)| self.text(*what)).collect()
     }
 
-    fn distribution(&self) -> Vec<OpCount> {
+    fn distribution(&self, executed: &[u32]) -> Vec<OpCount> {
         let mut counts: FxHashMap<StrId, u32> = FxHashMap::default();
-        let ops =
-            self.rank.steps.op.get(self.span.first as usize..self.span.end as usize).unwrap_or_default();
-        for op in ops.iter().filter(|op| self.profile.ops.kind(**op).is_reported()) {
-            if let Some(name) = self.profile.ops.name(*op) {
-                *counts.entry(name).or_default() += 1;
+        for (op, count) in executed.iter().enumerate().filter(|(_, count)| **count > 0) {
+            if let Some(name) = OpId::new(op).and_then(|op| self.profile.ops.name(op)) {
+                *counts.entry(name).or_default() += count;
             }
         }
         let mut rows: Vec<OpCount> =

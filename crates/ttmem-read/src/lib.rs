@@ -3,6 +3,7 @@
 //! A reader looks at the first bytes to decide whether an input has its format, then turns the input into events.
 //! `open` opens the file, decompresses it and picks the reader. Queries on profiles are in another crate.
 
+mod ahead;
 mod classes;
 mod cuda_oom;
 mod definitions;

@@ -1,36 +1,24 @@
 //! Splits a byte stream into lines, in bounded memory.
 //!
-//! A separate thread reads (and decompresses) blocks ahead while the lines of the previous block are processed. Each
-//! block has room in front, for the incomplete line at the end of the previous block. Lines are therefore slices of a
-//! block, and almost nothing is copied.
+//! Blocks are read ahead. Each has room in front, for the incomplete line at the end of the previous block. Lines are
+//! therefore slices of a block, and almost nothing is copied.
 
 use std::io::{self, Read};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 
 use memchr::memchr;
 use ttmem_model::{Error, Result, Warning};
 
+use crate::ahead::{Block, Blocks, ROOM};
+
 /// Longer lines are truncated and counted. No line of a readable log is this long.
 pub(crate) const MAX_LINE: usize = 32 << 20;
-
-/// The number of bytes read at a time.
-const BLOCK: usize = 256 << 10;
-
-/// The room in front of a block.
-const ROOM: usize = 64 << 10;
-
-/// The number of blocks read ahead.
-const AHEAD: usize = 3;
 
 /// The number of bytes kept of a line that is too long.
 const SHOWN: usize = 4096;
 
 /// Reads lines from a stream.
 pub(crate) struct Lines {
-    blocks: Receiver<io::Result<Block>>,
-    /// Returns used blocks to the reading thread, which fills them again.
-    used: SyncSender<Vec<u8>>,
+    blocks: Blocks,
     buffer: Vec<u8>,
     /// The start of the part of the buffer that was not returned yet.
     start: usize,
@@ -39,12 +27,6 @@ pub(crate) struct Lines {
     offset: u64,
     number: u64,
     ended: bool,
-}
-
-/// A block that was read; its bytes follow the room.
-struct Block {
-    buffer: Vec<u8>,
-    end: usize,
 }
 
 /// A line without its line ending (LF or CRLF).
@@ -65,12 +47,8 @@ pub(crate) struct Line<'a> {
 
 impl Lines {
     pub fn new(source: impl Read + Send + 'static) -> Self {
-        let (sender, blocks) = sync_channel(AHEAD);
-        let (used, returned) = sync_channel(AHEAD);
-        thread::spawn(move || read_ahead(source, &sender, &returned));
         Self {
-            blocks,
-            used,
+            blocks: Blocks::new(source),
             buffer: vec![0; ROOM],
             start: ROOM,
             end: ROOM,
@@ -150,47 +128,25 @@ impl Lines {
 
     /// Takes the next block and puts the incomplete line in front of it.
     fn fill(&mut self) -> io::Result<()> {
-        // The thread closes its side after the last block or an error.
-        let Ok(block) = self.blocks.recv() else {
+        let Some(Block { mut buffer, end }) = self.blocks.next()? else {
             self.ended = true;
             return Ok(());
         };
-        let Block { mut buffer, end } = block?;
         let held = self.end - self.start;
         if held <= ROOM {
             buffer[ROOM - held..ROOM].copy_from_slice(&self.buffer[self.start..self.end]);
             let used = std::mem::replace(&mut self.buffer, buffer);
             (self.start, self.end) = (ROOM - held, end);
-            // Dropped if the thread has ended, or if the block was not allocated by the thread.
-            if used.len() == ROOM + BLOCK {
-                let _ = self.used.try_send(used);
-            }
+            self.blocks.give_back(used);
         } else {
             // The line is longer than the room: collect it.
             self.buffer.copy_within(self.start..self.end, 0);
             self.buffer.truncate(held);
             self.buffer.extend_from_slice(&buffer[ROOM..end]);
             (self.start, self.end) = (0, self.buffer.len());
-            let _ = self.used.try_send(buffer);
+            self.blocks.give_back(buffer);
         }
         Ok(())
-    }
-}
-
-/// Reads blocks until the stream ends or fails, or the receiver is dropped.
-fn read_ahead(mut source: impl Read, blocks: &SyncSender<io::Result<Block>>, returned: &Receiver<Vec<u8>>) {
-    loop {
-        let mut buffer = returned.try_recv().unwrap_or_else(|_| vec![0; ROOM + BLOCK]);
-        let message = match source.read(&mut buffer[ROOM..]) {
-            Ok(0) => return,
-            Ok(read) => Ok(Block { buffer, end: ROOM + read }),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => Err(error),
-        };
-        let failed = message.is_err();
-        if blocks.send(message).is_err() || failed {
-            return;
-        }
     }
 }
 
@@ -232,6 +188,7 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
+    use crate::ahead::BLOCK;
 
     type Seen = Vec<(Vec<u8>, u64, u64, bool, bool)>;
 

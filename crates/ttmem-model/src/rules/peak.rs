@@ -1,7 +1,7 @@
 //! The peak of a pool, and the step that caused it.
 
 use super::{Account, Span};
-use crate::{CurveKind, Moment, OpKind, Position, Profile, Step};
+use crate::{Curve, CurveKind, Moment, OpKind, Position, Profile, Step};
 
 /// The highest observed use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +24,21 @@ impl Peak {
 /// Readings are rounded, so several moments may show the same highest number. If the tensors distinguish those moments
 /// (by less than the rounding error), they decide; otherwise the first one counts.
 pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
-    let mut per_bank: Option<u64> = None;
-    for plateau in plateaus(account, span) {
-        if per_bank.is_none_or(|most| plateau.value > most) && plateau.is_seen(account) {
-            per_bank = Some(plateau.value);
+    let plateaus = Plateaus::new(account, span)?;
+    let mut best: Option<(usize, u64)> = None;
+    for (row, &value) in plateaus.values() {
+        if best.is_none_or(|(_, most)| value > most)
+            && plateaus.get(row).is_some_and(|plateau| plateau.is_seen(account))
+        {
+            best = Some((row, value));
         }
     }
-    let per_bank = per_bank?;
-    let mut highest = plateaus(account, span)
-        .filter(|plateau| plateau.value == per_bank)
+    let (row, per_bank) = best?;
+    let mut highest = plateaus
+        .values()
+        .skip_while(|(later, _)| *later < row)
+        .filter(|(_, value)| **value == per_bank)
+        .filter_map(|(row, _)| plateaus.get(row))
         .flat_map(|plateau| account.pool.observed.range(plateau.from, plateau.until));
     let first = highest.next()?;
     let quantum = account.pool.quantum;
@@ -61,7 +67,6 @@ pub fn unseen(account: &Account<'_>, span: Span, seen: Option<Peak>) -> Option<u
 struct Plateau {
     from: Moment,
     until: Moment,
-    value: u64,
 }
 
 impl Plateau {
@@ -72,19 +77,34 @@ impl Plateau {
 }
 
 /// The plateaus of a pool within a span.
-fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Plateau> + 'a {
-    let (start, last) = (span.start(), span.last(account.rank));
-    let curve = account.pool.curve(CurveKind::Allocated);
-    // Plateaus before the span are skipped at once: a log with many runs is queried for each of them.
-    let held_at_start = curve.map_or(0, |curve| curve.at.partition_point(|at| *at < start).saturating_sub(1));
-    let changes = move || curve.into_iter().flat_map(move |curve| curve.changes_from(held_at_start));
-    let ends = changes().skip(1).map(|(at, _)| Some(at)).chain([None]);
-    changes().zip(ends).take_while(move |((at, _), _)| *at <= last).filter_map(move |((at, value), end)| {
-        let from = at.max(start);
+struct Plateaus<'a> {
+    curve: &'a Curve,
+    start: Moment,
+    last: Moment,
+}
+
+impl<'a> Plateaus<'a> {
+    fn new(account: &Account<'a>, span: Span) -> Option<Self> {
+        let curve = account.pool.curve(CurveKind::Allocated)?;
+        Some(Self { curve, start: span.start(), last: span.last(account.rank) })
+    }
+
+    /// The values of the plateaus, with the rows of their changes.
+    fn values(&self) -> impl Iterator<Item = (usize, &'a u64)> + use<'a> {
+        // Plateaus before the span are skipped at once: a log with many runs is queried for each of them.
+        let first = self.curve.at.partition_point(|at| *at < self.start).saturating_sub(1);
+        let end = self.curve.at.partition_point(|at| *at <= self.last);
+        (first..end).zip(self.curve.value.get(first..end).unwrap_or_default())
+    }
+
+    /// The plateau that begins with a change; `None` if no moment of the span is on it.
+    fn get(&self, row: usize) -> Option<Plateau> {
+        let (at, end) = (*self.curve.at.get(row)?, self.curve.at.get(row + 1).copied());
+        let from = at.max(self.start);
         // Two changes may have the same moment; the first of them was observed at that moment too.
-        let until = end.map_or(last, |end| if end == at { end } else { end.earlier() }).min(last);
-        (from <= until).then_some(Plateau { from, until, value })
-    })
+        let until = end.map_or(self.last, |end| if end == at { end } else { end.earlier() }).min(self.last);
+        (from <= until).then_some(Plateau { from, until })
+    }
 }
 
 /// The cause of a pool's level.

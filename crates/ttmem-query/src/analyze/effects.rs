@@ -80,8 +80,11 @@ impl Sweep<'_> {
 
 /// The steps of a span that added more memory than the rounding of the readings, with the bytes per bank.
 pub fn added(account: &Account<'_>, span: Span) -> Vec<(Step, u64)> {
+    // Most increases are allocations.
+    let mut all = Vec::with_capacity(account.rank.tensors.len());
     let added = |(step, effect): (Step, Option<i64>)| Some((step, u64::try_from(effect?).ok()?));
-    effects(account, span).filter_map(added).filter(|(_, added)| *added > account.pool.quantum).collect()
+    all.extend(effects(account, span).filter_map(added).filter(|(_, added)| *added > account.pool.quantum));
+    all
 }
 
 /// The largest increases among those of [`added`], largest first.

@@ -92,15 +92,29 @@ struct Difference {
 
 impl Difference {
     fn of(pool: &Pool, upper: CurveKind, lower: CurveKind, end: Position) -> Option<Self> {
-        let (mut upper, mut lower) = (pool.curve(upper)?.cursor(), pool.curve(lower)?.cursor());
+        let (upper, lower) = (pool.curve(upper)?, pool.curve(lower)?);
+        let (mut above, mut below) = (None, None);
+        let (mut next_above, mut next_below) = (0, 0);
         let mut found: Option<Self> = None;
         let mut last = 0;
         let parts = (end.saturating_add(1)).min(PARTS) as usize;
-        while let Some(at) = upper.next_change().into_iter().chain(lower.next_change()).min() {
-            let (Some(above), Some(below)) = (upper.value_at(at), lower.value_at(at)) else { continue };
+        let (mut part, mut until) = (0, last_of(0, end));
+        while let Some(&at) = upper.at.get(next_above).into_iter().chain(lower.at.get(next_below)).min() {
+            while upper.at.get(next_above).is_some_and(|change| *change <= at) {
+                above = upper.value.get(next_above).copied();
+                next_above += 1;
+            }
+            while lower.at.get(next_below).is_some_and(|change| *change <= at) {
+                below = lower.value.get(next_below).copied();
+                next_below += 1;
+            }
+            let (Some(above), Some(below)) = (above, below) else { continue };
             let difference = above.saturating_sub(below);
             let found = found.get_or_insert(Self { most: difference, at, parts: Vec::with_capacity(parts) });
-            let part = part_of(at.position(), end).min(parts.saturating_sub(1));
+            if at.position() > until {
+                part = part_of(at.position(), end).min(parts.saturating_sub(1));
+                until = last_of(part, end);
+            }
             // The difference before holds until now.
             if found.parts.len() <= part {
                 found.parts.resize(part + 1, last);

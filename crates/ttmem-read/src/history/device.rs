@@ -25,8 +25,17 @@ pub(super) enum Effect {
     Gone(Made),
 }
 
+/// A history row's effect, and the state after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub effect: Effect,
+    pub levels: Levels,
+    /// After a failed allocation: the free bytes in the allocator's segments, and the largest free block.
+    pub free: Option<Box<(u64, u64)>>,
+}
+
 /// The levels of an allocator, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Levels {
     pub allocated: u64,
     pub active: u64,
@@ -80,6 +89,14 @@ impl Device {
         }
     }
 
+    /// Replays a row, and returns the state after it as well.
+    pub fn change(&mut self, row: &HistoryRow, next: Made) -> Change {
+        let effect = self.apply(row, next);
+        let failed = row.action == HistoryAction::OutOfMemory;
+        let free = failed.then(|| Box::new(self.tiling.free_pieces()));
+        Change { effect, levels: self.levels(), free }
+    }
+
     /// Replays a row. A tensor that it allocates gets the index `next`.
     pub fn apply(&mut self, row: &HistoryRow, next: Made) -> Effect {
         match row.action {
@@ -100,11 +117,6 @@ impl Device {
     /// Whether the allocator has no segments; then its earlier contents are unknown.
     pub fn is_unbounded(&self) -> bool {
         self.tiling.reserved() == 0
-    }
-
-    /// The free bytes in the allocator's segments, and the largest free block.
-    pub fn free_pieces(&self) -> (u64, u64) {
-        self.tiling.free_pieces()
     }
 
     /// The tensor at an address.
@@ -131,11 +143,6 @@ impl Device {
     }
 
     fn allocate(&mut self, row: &HistoryRow, next: Made) -> Effect {
-        if self.held.contains_key(&row.address) {
-            // Two allocations at one address: the free of the first is missing.
-            self.unmatched += 1;
-            self.free(row.address);
-        }
         let block = match row.block.get() {
             Some(block) => {
                 self.tiling.put(row.address, block);
@@ -143,7 +150,15 @@ impl Device {
             }
             None => self.tiling.allocate(row.address, row.bytes),
         };
-        self.hold(row.address, Held { made: next, bytes: row.bytes, block });
+        let held = Held { made: next, bytes: row.bytes, block };
+        if let Some(lost) = self.held.insert(row.address, held) {
+            // Two allocations at one address: the free of the first is missing.
+            self.unmatched += 1;
+            self.allocated = self.allocated.saturating_sub(lost.block);
+            self.active = self.active.saturating_sub(lost.block);
+            self.requested = self.requested.saturating_sub(lost.bytes);
+        }
+        self.count(held);
         Effect::New(block)
     }
 
@@ -152,7 +167,9 @@ impl Device {
             Some(held) if held.bytes == row.bytes => {
                 let block = row.block.get().unwrap_or(held.block);
                 self.tiling.put(row.address, block);
-                self.hold(row.address, Held { block, ..held });
+                let held = Held { block, ..held };
+                self.held.insert(row.address, held);
+                self.count(held);
                 Effect::None
             }
             doubtful => {
@@ -163,8 +180,7 @@ impl Device {
         }
     }
 
-    fn hold(&mut self, address: u64, held: Held) {
-        self.held.insert(address, held);
+    fn count(&mut self, held: Held) {
         self.allocated = self.allocated.saturating_add(held.block);
         self.active = self.active.saturating_add(held.block);
         self.requested = self.requested.saturating_add(held.bytes);

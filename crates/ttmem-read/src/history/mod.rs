@@ -7,6 +7,7 @@
 //! a peak in another file of the same recording. [`snapshot`] turns allocator snapshots into history rows, for running
 //! programs and for the reader `torch_snapshot`.
 
+mod ahead;
 mod device;
 mod late_calls;
 mod learned;

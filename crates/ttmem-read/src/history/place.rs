@@ -9,13 +9,16 @@ use ttmem_model::{
     StepRow, Tensor, TypeId,
 };
 
-use super::device::{Device, Effect, Made};
+use super::ahead::replay_ahead;
+use super::device::{Change, Device, Effect, Levels, Made};
 use super::late_calls::order_calls;
 use super::learned::{Learned, complete};
 use super::notes::{Notes, OutOfMemory};
 use super::open_calls::OpenCalls;
 use super::placed::Placed;
 
+/// From this number of rows on, allocators are replayed in a second thread.
+const MANY_ROWS: usize = 50_000;
 /// The maximum difference between clocks.
 const NEAR: Nanoseconds = 1_000_000;
 
@@ -45,6 +48,9 @@ struct Survey {
     does: Vec<Does>,
     /// Whether the rows are ordered by time, belong to no known call, and are not counters.
     is_in_order: bool,
+    /// Whether a part of the history is missing.
+    has_gaps: bool,
+    rows: usize,
     steps: usize,
     blocks: usize,
 }
@@ -62,7 +68,8 @@ impl Survey {
         for op in &rank.steps.op {
             does[op.index()].other = true;
         }
-        let (mut last, mut is_in_order, mut steps, mut blocks) = (0, true, 0, 0);
+        let (mut last, mut is_in_order, mut has_gaps) = (0, true, false);
+        let (mut rows, mut steps, mut blocks) = (0, 0, 0);
         rank.history.iter().for_each(|row| {
             let does = &mut does[row.op.index()];
             match row.action {
@@ -73,13 +80,15 @@ impl Survey {
                 }
                 HistoryAction::OutOfMemory => does.other = true,
                 HistoryAction::Highest => is_in_order = false,
+                HistoryAction::Forgotten => has_gaps = true,
                 _ => {}
             }
+            rows += 1;
             steps += usize::from(is_step(row.action));
             is_in_order &= row.time >= last && !matches!(row.during, During::Call(_));
             last = row.time;
         });
-        Self { does, is_in_order, steps, blocks }
+        Self { does, is_in_order, has_gaps, rows, steps, blocks }
     }
 
     /// Whether an operation only frees memory.
@@ -106,7 +115,13 @@ fn place_rank(mut rank: Rank, survey: &Survey, learned: &Learned) -> (Rank, Note
     placing.placed.reserve(rank.steps.len() + survey.steps, survey.blocks);
     if rank.steps.is_empty() && labels.is_empty() && survey.is_in_order {
         // Rows are released as they are placed.
-        history.consume(|row| placing.row_at(row.time, row));
+        if survey.rows >= MANY_ROWS && !survey.has_gaps {
+            let devices = std::mem::take(&mut placing.devices);
+            placing.devices =
+                replay_ahead(devices, history, |row, change| placing.change(row, row.time, change));
+        } else {
+            history.consume(|row| placing.row_at(row.time, row));
+        }
     } else {
         for (time, item) in in_order(&rank, &history, &labels) {
             placing.item(time, item);
@@ -260,8 +275,7 @@ impl<'a> Placing<'a> {
         if device.has_doubtful() && !says_what_is_there(row.action) {
             self.placed.all_gone(device.take_doubtful());
         }
-        let effect = device.apply(row, next);
-        let levels = device.levels();
+        let change = device.change(row, next);
         if row.action == HistoryAction::Highest && device.was_higher(row.bytes) {
             self.placed.reading(pool, Reading { allocated: Some(row.bytes), ..Reading::default() });
         }
@@ -270,25 +284,34 @@ impl<'a> Placing<'a> {
             let forgotten = self.placed.notes.forgotten.entry(pool).or_default();
             *forgotten = forgotten.saturating_add(row.bytes);
         }
-        let during = self.open.during(row.during).filter(|_| is_step(row.action));
-        if is_step(row.action) {
+        self.changed(row, time, change);
+    }
+
+    /// Places a row with the change that it makes.
+    fn change(&mut self, row: &HistoryRow, time: Nanoseconds, change: Change) {
+        self.open.advance(time);
+        self.changed(row, time, change);
+    }
+
+    fn changed(&mut self, row: &HistoryRow, time: Nanoseconds, change: Change) {
+        let is_step = is_step(row.action);
+        let during = self.open.during(row.during).filter(|_| is_step);
+        if is_step {
             let step = StepRow { op: row.op, run: None, offset: 0, marks: StepMarks::default() };
             self.placed.step(step, time, during);
         }
-        match effect {
+        match change.effect {
             Effect::None => {}
             Effect::New(block) => self.new_tensor(row, block, during),
             Effect::Gone(made) => self.placed.all_gone([made]),
         }
-        self.placed.levels(pool, levels);
-        if row.action == HistoryAction::OutOfMemory {
-            self.out_of_memory(row);
+        self.placed.levels(row.pool.index(), change.levels);
+        if let Some(free) = change.free {
+            self.out_of_memory(row, *free, change.levels);
         }
     }
 
-    fn out_of_memory(&mut self, row: &HistoryRow) {
-        let pool = row.pool.index();
-        let (free, largest_free) = self.devices[pool].free_pieces();
+    fn out_of_memory(&mut self, row: &HistoryRow, (free, largest_free): (u64, u64), levels: Levels) {
         self.placed.notes.out_of_memory.push(OutOfMemory {
             pool: row.pool,
             step: self.placed.end().saturating_sub(1),
@@ -296,11 +319,11 @@ impl<'a> Placing<'a> {
             device_free: row.address,
             free,
             largest_free,
-            levels: self.devices[pool].levels(),
+            levels,
             is_last: true,
         });
         let (free, largest_free) = (Some(free), Some(largest_free));
-        self.placed.reading(pool, Reading { free, largest_free, ..Reading::default() });
+        self.placed.reading(row.pool.index(), Reading { free, largest_free, ..Reading::default() });
     }
 
     fn new_tensor(&mut self, row: &HistoryRow, block: u64, during: Option<CallId>) {

@@ -261,6 +261,6 @@ fn read_block(heap: &mut Heap, block: Value) -> Option<SegmentBlock> {
         size,
         requested_size: requested.or_else(|| int(heap, newest?, Key::RealSize)),
         state,
-        origin: origin.map(|origin| heap.parser.origins.add(origin).0),
+        origin: origin.map(|origin| heap.parser.origins.add(&origin).0),
     })
 }

@@ -4,15 +4,15 @@
 //! refuses all others, among them those that call functions. [`Heap`] gets the objects as they are completed.
 
 mod entries;
+mod skeleton;
 
 use std::io::Read;
 
 use self::entries::Usual;
 use super::heap::{Heap, ObjectId, TextId, Value};
+use crate::ahead::{Block, Blocks, ROOM};
 use crate::history::snapshot::StackIndex;
 
-/// The bytes read at a time.
-const CHUNK: usize = 256 << 10;
 /// The maximum number of nested marks. Snapshots nest eight levels deep.
 const MAX_DEPTH: usize = 1000;
 /// The maximum number of values on the stack.
@@ -48,16 +48,25 @@ fn invalid<T>(what: impl Into<String>) -> Step<T> {
     Err(Problem::Invalid(what.into()))
 }
 
-/// Runs a pickle and returns its value. Bytes after its end are not read.
-pub(super) fn run<R: Read>(source: R, heap: &mut Heap) -> Result<Value, PickleError> {
+/// Runs a pickle and returns its value. Bytes after its end are ignored.
+pub(super) fn run(stream: impl Read + Send + 'static, heap: &mut Heap) -> Result<Value, PickleError> {
+    run_machine(stream, heap, true)
+}
+
+fn run_machine(
+    stream: impl Read + Send + 'static,
+    heap: &mut Heap,
+    has_fast_path: bool,
+) -> Result<Value, PickleError> {
     let source =
-        Source { stream: source, buffer: vec![0; CHUNK], next: 0, end: 0, consumed: 0, is_at_end: false };
+        Source { blocks: Blocks::new(stream), buffer: vec![0; ROOM], next: ROOM, end: ROOM, received: 0 };
     let mut machine = Machine {
         source,
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Memos::default(),
         usual: Usual::default(),
+        has_fast_path,
         heap,
     };
     machine.run().map_err(|problem| {
@@ -71,19 +80,18 @@ pub(super) fn run<R: Read>(source: R, heap: &mut Heap) -> Result<Value, PickleEr
 }
 
 /// Bytes of a stream.
-struct Source<R> {
-    stream: R,
+struct Source {
+    blocks: Blocks,
     buffer: Vec<u8>,
     next: usize,
     end: usize,
-    /// The bytes before the buffer.
-    consumed: u64,
-    is_at_end: bool,
+    /// The bytes up to the end of the buffer.
+    received: u64,
 }
 
-impl<R: Read> Source<R> {
+impl Source {
     fn offset(&self) -> u64 {
-        self.consumed + self.next as u64
+        self.received - (self.end - self.next) as u64
     }
 
     #[inline]
@@ -96,37 +104,37 @@ impl<R: Read> Source<R> {
         Ok(byte)
     }
 
-    #[cold]
-    fn fill(&mut self) -> Step<()> {
-        self.consumed += self.end as u64;
-        (self.next, self.end) = (0, 0);
-        self.end = loop {
-            match self.stream.read(&mut self.buffer) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                read => break read.map_err(Problem::Io)?,
-            }
-        };
-        if self.end == 0 { Err(Problem::Truncated) } else { Ok(()) }
+    /// Skips a byte if it is the next one.
+    #[inline]
+    fn take(&mut self, byte: u8) -> bool {
+        let is_next = self.next < self.end && self.buffer[self.next] == byte;
+        self.next += usize::from(is_next);
+        is_next
     }
 
-    /// Has the next bytes in the buffer, unless the file ends before.
+    #[cold]
+    fn fill(&mut self) -> Step<()> {
+        if self.more()? { Ok(()) } else { Err(Problem::Truncated) }
+    }
+
+    /// Puts the rest of the buffer, which the room is large enough for, in front of the next block. Returns `false` at the
+    /// end of the file.
+    fn more(&mut self) -> Step<bool> {
+        let Some(Block { mut buffer, end }) = self.blocks.next().map_err(Problem::Io)? else {
+            return Ok(false);
+        };
+        let start = ROOM - (self.end - self.next);
+        buffer[start..ROOM].copy_from_slice(&self.buffer[self.next..self.end]);
+        self.blocks.give_back(std::mem::replace(&mut self.buffer, buffer));
+        (self.next, self.end) = (start, end);
+        self.received += (end - ROOM) as u64;
+        Ok(true)
+    }
+
+    /// Has the next bytes in the buffer, unless the file ends before. There must not be more of them than room.
+    #[inline]
     fn look_ahead(&mut self, len: usize) -> Step<()> {
-        if self.end - self.next >= len || self.is_at_end {
-            return Ok(());
-        }
-        self.buffer.copy_within(self.next..self.end, 0);
-        self.consumed += self.next as u64;
-        (self.next, self.end) = (0, self.end - self.next);
-        while self.end < self.buffer.len() && !self.is_at_end {
-            match self.stream.read(&mut self.buffer[self.end..]) {
-                Ok(read) => {
-                    self.is_at_end = read == 0;
-                    self.end += read;
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Problem::Io(error)),
-            }
-        }
+        while self.end - self.next < len && self.more()? {}
         Ok(())
     }
 
@@ -168,18 +176,20 @@ impl<R: Read> Source<R> {
     }
 }
 
-struct Machine<'h, R> {
-    source: Source<R>,
+struct Machine<'h> {
+    source: Source,
     stack: Vec<Value>,
     /// The positions of marks in the stack.
     marks: Vec<usize>,
     memo: Memos,
     usual: Usual,
+    /// Whether entries are read without the stack if they have the usual form. The result is the same; tests compare both.
+    has_fast_path: bool,
     heap: &'h mut Heap,
 }
 
 /// A remembered text, object or stack, in four bytes: a snapshot of a million events remembers millions of them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Memo(u32);
 
 impl Memo {
@@ -244,7 +254,7 @@ impl Memos {
     }
 }
 
-impl<R: Read> Machine<'_, R> {
+impl Machine<'_> {
     fn run(&mut self) -> Step<Value> {
         loop {
             match self.source.byte()? {
@@ -292,7 +302,7 @@ impl<R: Read> Machine<'_, R> {
                     let len = u64::from_le_bytes(self.source.bytes()?);
                     self.text(len)?;
                 }
-                b'}' if self.entry()? => {}
+                b'}' if self.has_fast_path && self.entries()? => {}
                 b'}' => self.push_new(Heap::new_dict)?,
                 b']' => self.push_new(Heap::new_list)?,
                 b'u' => self.set_items()?,

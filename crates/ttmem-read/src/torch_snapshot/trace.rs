@@ -39,17 +39,17 @@ pub(super) struct Origins {
 
 impl Origins {
     /// The index of an origin.
-    pub fn add(&mut self, origin: Origin) -> OriginIndex {
+    pub fn add(&mut self, origin: &Origin) -> OriginIndex {
         let stack = origin.stack.map_or(0, |stack| stack.index() + 1);
         if let Some(&last) = self.by_stack.get(stack)
-            && self.all.get(last as usize) == Some(&origin)
+            && self.all.get(last as usize) == Some(origin)
         {
             return OriginIndex(last);
         }
         let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        let id = *self.ids.entry(origin).or_insert(next);
+        let id = *self.ids.entry(*origin).or_insert(next);
         if id == next {
-            self.all.push(origin);
+            self.all.push(*origin);
         }
         if self.by_stack.len() <= stack {
             self.by_stack.resize(stack + 1, u32::MAX);
@@ -133,7 +133,7 @@ enum Word {
 }
 
 /// The fields of an entry.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fields {
     action: Option<TextId>,
     addr: u64,
@@ -165,6 +165,11 @@ impl Fields {
 
     pub fn set_stack(&mut self, stack: Option<StackIndex>) {
         self.origin.stack = stack;
+    }
+
+    pub fn without_stack(mut self) -> Self {
+        self.set_stack(None);
+        self
     }
 
     pub fn has_action(&self) -> bool {
@@ -226,7 +231,7 @@ impl TraceParser {
                     AddressKey::Addr => fields.addr,
                     AddressKey::DeviceFree => fields.device_free,
                 };
-                let origin = self.origins.add(fields.origin);
+                let origin = self.origins.add(&fields.origin);
                 ParsedEntry::Memory(Entry { action, address, bytes: fields.size, time_us, origin })
             }
             Word::UserDefined => ParsedEntry::UserDefined { stack: fields.origin.stack, time_us },

@@ -27,6 +27,9 @@ pub struct Tiling {
     blocks: BTreeMap<u64, u64>,
     reserved: u64,
     rules: AllocatorRules,
+    /// Whether an address or size was not a multiple of a block. PyTorch has none, except with divisions of small powers of
+    /// two.
+    has_fractions: bool,
 }
 
 impl Tiling {
@@ -74,6 +77,7 @@ impl Tiling {
     /// Reserves memory from the driver.
     pub fn reserve(&mut self, address: u64, bytes: u64, grows: bool) {
         self.reserved = self.reserved.saturating_add(bytes);
+        self.has_fractions |= !is_whole(address, bytes);
         let (mut start, mut end) = (address, address.saturating_add(bytes));
         if grows {
             if let Some((&before, segment)) = self.segments.range(..address).next_back()
@@ -94,6 +98,7 @@ impl Tiling {
     /// Releases memory to the driver: a segment, or a part of an expandable one.
     pub fn release(&mut self, address: u64, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
+        self.has_fractions |= !is_whole(address, bytes);
         let Some((start, segment)) = self.segment_of(address) else { return };
         let (end, until) = (start.saturating_add(segment.bytes), address.saturating_add(bytes));
         self.segments.remove(&start);
@@ -114,6 +119,7 @@ impl Tiling {
 
     /// Adds a block of known size.
     pub fn put(&mut self, address: u64, block: u64) {
+        self.has_fractions |= !is_whole(address, block);
         self.blocks.insert(address, block);
     }
 
@@ -124,6 +130,10 @@ impl Tiling {
 
     fn block_for(&self, address: u64, bytes: u64) -> u64 {
         let wanted = rounded(bytes, &self.rules);
+        // A remainder is a separate block or nothing, so the neighbors do not matter.
+        if wanted <= SMALL && !self.has_fractions && is_whole(address, wanted) {
+            return wanted;
+        }
         let Some((start, segment)) = self.segment_of(address) else { return wanted };
         let end = start.saturating_add(segment.bytes);
         let next =
@@ -141,6 +151,11 @@ impl Tiling {
         let (&start, &segment) = self.segments.range(..=address).next_back()?;
         (address < start.saturating_add(segment.bytes)).then_some((start, segment))
     }
+}
+
+/// Whether a piece of memory consists of whole blocks.
+fn is_whole(address: u64, bytes: u64) -> bool {
+    (address | bytes).is_multiple_of(BLOCK) && address.checked_add(bytes).is_some()
 }
 
 /// The size that an allocator searches for: a multiple of 512 bytes, or of a division of the next lower power of two.
@@ -180,6 +195,34 @@ mod tests {
         assert_eq!(tiling.free_pieces(), (2 * MIB - 2560, 2 * MIB - 2560));
         tiling.free(512);
         assert_eq!(tiling.free_pieces(), (2 * MIB - 1536, 2 * MIB - 2560));
+    }
+
+    /// The size of a small block is known without its neighbors if everything consists of whole blocks.
+    #[test]
+    fn small_blocks_are_the_same_with_and_without_their_neighbors() {
+        let (mut whole, mut compared) = (Tiling::default(), Tiling::default());
+        compared.has_fractions = true;
+        let mut random = 1_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        for tiling in [&mut whole, &mut compared] {
+            tiling.reserve(0, 2 * MIB, false);
+            tiling.reserve(2 * MIB, 20 * MIB, false);
+            tiling.reserve(30 * MIB, 2 * MIB, true);
+        }
+        for _ in 0..20_000 {
+            let most = if next(9) == 0 { 4 * MIB } else { 5000 };
+            let (address, bytes) = (next(34 * MIB / BLOCK) * BLOCK, next(most));
+            if next(3) == 0 {
+                whole.free(address);
+                compared.free(address);
+            } else {
+                assert_eq!(whole.allocate(address, bytes), compared.allocate(address, bytes));
+            }
+        }
+        assert!(!whole.has_fractions);
     }
 
     #[test]

@@ -133,28 +133,60 @@ fn end_of_work(rank: &Rank) -> Position {
 /// The executions of an operation that repeats evenly, for an input without programs and calls. Of several loops, the
 /// outermost has the fewest iterations.
 fn of_operations(profile: &Profile, rank: &Rank) -> Option<Iterations> {
-    let mut steps: BTreeMap<OpId, Vec<Step>> = BTreeMap::new();
-    for (step, &op) in rank.steps.op.iter().enumerate() {
-        if profile.ops.kind(op) == OpKind::Compute {
-            steps.entry(op).or_default().extend(u32::try_from(step));
-        }
-    }
-    let mut by_count: BTreeMap<usize, Vec<(OpId, Vec<Step>)>> = BTreeMap::new();
-    for (op, steps) in steps {
-        if steps.len() >= MIN_ITERATIONS && is_even(&steps, rank.end()) {
+    let executions = Executions::of(rank, profile.ops.len());
+    let mut by_count: BTreeMap<usize, Vec<(OpId, &[Step])>> = BTreeMap::new();
+    for op in (0..profile.ops.len()).filter_map(OpId::new) {
+        let steps = executions.of_op(op);
+        let is_computed = steps.len() >= MIN_ITERATIONS && profile.ops.kind(op) == OpKind::Compute;
+        if is_computed && is_even(steps, rank.end()) {
             by_count.entry(steps.len()).or_default().push((op, steps));
         }
     }
     let together = by_count.into_values().find(|ops| ops.len() >= MIN_OPERATIONS)?;
     let (op, steps) = together.into_iter().min_by_key(|(_, steps)| steps.first().copied())?;
-    Iterations::new(Unit::Operation(op), steps.into_iter(), rank.end())
+    Iterations::new(Unit::Operation(op), steps.iter().copied(), rank.end())
+}
+
+/// The steps of each operation.
+struct Executions {
+    steps: Vec<Step>,
+    /// For each operation, the end of its steps in the list of all steps.
+    ends: Vec<usize>,
+}
+
+impl Executions {
+    fn of(rank: &Rank, ops: usize) -> Self {
+        let mut ends = vec![0_usize; ops + 1];
+        for op in &rank.steps.op {
+            ends[op.index() + 1] += 1;
+        }
+        for op in 1..ends.len() {
+            ends[op] += ends[op - 1];
+        }
+        // The start of an operation's steps becomes their end while they are added.
+        let mut steps = vec![0; rank.steps.op.len()];
+        for (step, op) in (0..).zip(&rank.steps.op) {
+            steps[ends[op.index()]] = step;
+            ends[op.index()] += 1;
+        }
+        Self { steps, ends }
+    }
+
+    fn of_op(&self, op: OpId) -> &[Step] {
+        let before = op.index().checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.steps[before..self.ends[op.index()]]
+    }
 }
 
 /// Whether steps are spread evenly over at least half of a rank.
 fn is_even(steps: &[Step], end: Position) -> bool {
-    let mut gaps: Vec<Step> = steps.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
-    gaps.sort_unstable();
-    let (Some(&median), Some(&longest)) = (gaps.get(gaps.len() / 2), gaps.last()) else { return false };
-    last - first >= end / 2 && longest <= median.saturating_mul(3)
+    if last - first < end / 2 {
+        return false;
+    }
+    let mut gaps: Vec<Step> = steps.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let Some(longest) = gaps.iter().max().copied() else { return false };
+    let middle = gaps.len() / 2;
+    let (_, median, _) = gaps.select_nth_unstable(middle);
+    longest <= median.saturating_mul(3)
 }

@@ -114,11 +114,30 @@ pub fn growth(profile: &Profile, account: &Account<'_>, iterations: &Iterations)
     }
 }
 
-/// The changes of an origin's live tensors: at an index of the iterations' moments, bytes and a count.
+/// The changes of an origin's live tensors.
 #[derive(Default)]
 struct Changes {
-    rows: Vec<(usize, i128, i64)>,
+    rows: Vec<Change>,
     tensors: Vec<TensorId>,
+}
+
+/// A tensor becomes or is no longer live, at an index of the iterations' moments. There may be millions.
+#[derive(Clone, Copy)]
+struct Change {
+    at: u32,
+    is_gone: bool,
+    per_bank: u64,
+}
+
+impl Change {
+    fn new(at: usize, is_gone: bool, per_bank: u64) -> Self {
+        Self { at: u32::try_from(at).unwrap_or(u32::MAX), is_gone, per_bank }
+    }
+
+    fn bytes(self) -> i128 {
+        let bytes = i128::from(self.per_bank);
+        if self.is_gone { -bytes } else { bytes }
+    }
 }
 
 fn of_tensors(profile: &Profile, account: &Account<'_>, iterations: &Iterations) -> Vec<Grown> {
@@ -127,16 +146,24 @@ fn of_tensors(profile: &Profile, account: &Account<'_>, iterations: &Iterations)
     let moments = iterations.moments();
     let index_of = |at: Moment| moments.partition_point(|moment| *moment < at);
     let mut found: FxHashMap<Origin, Changes> = FxHashMap::default();
+    let mut first = 0;
     for index in (0..tensors.len()).filter(|&index| tensors.pool[index] == account.id) {
-        let (first, end) = (index_of(tensors.born[index]), index_of(tensors.dies[index]));
-        let (true, Some(bytes), Some(id)) =
-            (first < end, tensors.per_bank[index].get(), TensorId::new(index))
-        else {
+        let (born, dies) = (tensors.born[index], tensors.dies[index]);
+        // Most tensors are allocated in the same iteration as the one before, and freed in it as well.
+        let is_same = moments.get(first).is_none_or(|next| born <= *next)
+            && first.checked_sub(1).is_none_or(|last| moments[last] < born);
+        if !is_same {
+            first = index_of(born);
+        }
+        if moments.get(first).is_none_or(|next| dies <= *next) {
+            continue;
+        }
+        let end = index_of(dies);
+        let (Some(bytes), Some(id)) = (tensors.per_bank[index].get(), TensorId::new(index)) else {
             continue;
         };
         let changes = found.entry(Origin::of(profile, account, id)).or_default();
-        changes.rows.push((first, i128::from(bytes), 1));
-        changes.rows.push((end, -i128::from(bytes), -1));
+        changes.rows.extend([Change::new(first, false, bytes), Change::new(end, true, bytes)]);
         changes.tensors.push(id);
     }
     let grown = |(origin, changes): (Origin, Changes)| {
@@ -159,17 +186,18 @@ impl Changes {
     /// not, and need no further work.
     fn is_higher_later(&self, iterations: &Iterations) -> bool {
         let (first, last) = (levels::first_measured(iterations.count()), iterations.count() - 1);
-        let between = self.rows.iter().filter(|(at, _, _)| (first + 1..=last).contains(at));
-        between.map(|(_, bytes, _)| bytes).sum::<i128>() > 0
+        let between = self.rows.iter().filter(|row| (first + 1..=last).contains(&(row.at as usize)));
+        between.map(|row| row.bytes()).sum::<i128>() > 0
     }
 
     fn grown(self, account: &Account<'_>, iterations: &Iterations, origin: Origin) -> Option<Grown> {
         let (mut bytes, mut counts) =
             (vec![0_i128; iterations.count() + 1], vec![0_i64; iterations.count() + 1]);
-        for &(at, more, count) in &self.rows {
+        for row in &self.rows {
+            let at = row.at as usize;
             if let (Some(of_bytes), Some(of_counts)) = (bytes.get_mut(at), counts.get_mut(at)) {
-                *of_bytes += more;
-                *of_counts += count;
+                *of_bytes += row.bytes();
+                *of_counts += if row.is_gone { -1 } else { 1 };
             }
         }
         for at in 1..bytes.len() {

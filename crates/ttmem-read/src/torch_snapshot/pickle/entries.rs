@@ -5,15 +5,15 @@
 //! directly to its trace. Entries of any other form are left to the machine.
 //!
 //! Entries repeat: they have the keys of the entry before, and the stack after a stack is usually the one that followed
-//! it the last time. Both are compared as bytes, and only interpreted if they differ.
-
-use std::io::Read;
+//! it the last time. Both are compared as bytes, and only interpreted if they differ. Most entries need not even be read
+//! key by key, because they match an earlier one (`skeleton`).
 
 use rustc_hash::FxHashMap;
 
 use super::super::heap::{Heap, TextId, Value};
 use super::super::keys::{self, Key};
 use super::super::trace::Fields;
+use super::skeleton::{Skeletons, Span};
 use super::{Machine, Memo, Memos, Step};
 use crate::history::snapshot::StackIndex;
 
@@ -26,7 +26,16 @@ const MAX_MEMOS: usize = 8;
 #[derive(Default)]
 pub(super) struct Usual {
     keys: Vec<UsualKey>,
-    lists: Vec<UsualList>,
+    lists: StackLists,
+    skeletons: Skeletons,
+    /// The fields of the last entry that matched a skeleton.
+    fields: Fields,
+}
+
+/// The lists of references to lines, and the stacks that they are.
+#[derive(Default)]
+pub(super) struct StackLists {
+    all: Vec<UsualList>,
     by_references: FxHashMap<Box<[u8]>, usize>,
     /// The list of the last entry that had one.
     last: usize,
@@ -66,17 +75,41 @@ impl Found {
     }
 }
 
-impl<R: Read> Machine<'_, R> {
-    /// Reads the rest of an entry whose first opcode was read. Returns whether it has the usual form; if not, nothing was
-    /// read.
-    pub(super) fn entry(&mut self) -> Step<bool> {
+impl Machine<'_> {
+    /// Reads the rest of a dictionary whose first opcode was read, and the dictionaries after it, as long as they are
+    /// entries of the usual form. Returns `false` if the first opcode of another dictionary was read last.
+    pub(super) fn entries(&mut self) -> Step<bool> {
         let Some(trace) = self.open_trace() else { return Ok(false) };
+        loop {
+            if !self.entry(trace)? {
+                return Ok(false);
+            }
+            if !self.source.take(b'}') {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Reads the rest of an entry. Returns whether it has the usual form; if not, nothing was read.
+    fn entry(&mut self, trace: usize) -> Step<bool> {
         self.source.look_ahead(MAX_ENTRY)?;
         let Self { source, memo, heap, usual, .. } = self;
-        let cursor = Cursor { bytes: &source.buffer[source.next..source.end], at: 0 };
-        let Some(found) = (Parser { cursor, memo, heap, usual }).entry() else { return Ok(false) };
+        let bytes = &source.buffer[source.next..source.end];
+        let Usual { lists, skeletons, fields, .. } = usual;
+        if let Some(found) = skeletons.read(bytes, memo, lists, heap, fields) {
+            source.next += found.len;
+            skeletons.define(&found, memo);
+            heap.add_entry(trace, fields);
+            return Ok(true);
+        }
+        let mut parser = Parser { cursor: Cursor::new(bytes), memo, heap, usual, spans: Vec::new() };
+        let Some(found) = parser.entry() else { return Ok(false) };
+        let (spans, defined) = (parser.spans, &found.memos[..found.count]);
+        usual.skeletons.learn(&bytes[..found.len], &spans, &found.fields, defined);
         source.next += found.len;
-        found.memos[..found.count].iter().for_each(|new| memo.push(*new));
+        for new in defined {
+            memo.push(*new);
+        }
         heap.add_entry(trace, &found.fields);
         Ok(true)
     }
@@ -95,16 +128,35 @@ impl<R: Read> Machine<'_, R> {
 }
 
 /// A position in the bytes of an entry.
-struct Cursor<'b> {
+pub(super) struct Cursor<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
 impl<'b> Cursor<'b> {
+    pub fn new(bytes: &'b [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    #[inline]
+    pub fn skip(&mut self, len: usize) {
+        self.at += len;
+    }
+
+    /// The next bytes, even if the entry is shorter. Near the end of the file, there are not enough.
+    #[inline]
+    pub fn next_bytes<const N: usize>(&self) -> Option<&'b [u8; N]> {
+        self.bytes.get(self.at..)?.first_chunk()
+    }
+
     /// The next eight bytes, the first of them as the lowest. Near the end of the file, entries are left to the machine.
     #[inline]
-    fn word(&self) -> Option<u64> {
-        self.bytes.get(self.at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    pub fn word(&self) -> Option<u64> {
+        self.next_bytes().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
     fn rest(&self) -> &'b [u8] {
@@ -119,23 +171,28 @@ impl<'b> Cursor<'b> {
 
     /// The number of a memo, and the length of the reference to it.
     #[inline]
-    fn reference(word: u64) -> Option<(usize, usize)> {
-        match word.to_le_bytes() {
-            [b'h', index, ..] => Some((index.into(), 2)),
-            [b'j', a, b, c, d, ..] => Some((u32::from_le_bytes([a, b, c, d]) as usize, 5)),
+    #[allow(clippy::cast_possible_truncation, reason = "the lowest bytes of the word")]
+    pub fn reference(word: u64) -> Option<(usize, usize)> {
+        let index = (word >> 8) as u32;
+        match word as u8 {
+            b'h' => Some((usize::from(index as u8), 2)),
+            b'j' => Some((index as usize, 5)),
             _ => None,
         }
     }
 
     /// A number, whose first bytes are `word`.
     #[inline]
-    fn int(&mut self, word: u64) -> Option<u64> {
-        let (value, len) = match word.to_le_bytes() {
-            [b'K', value, ..] => (value.into(), 2),
-            [b'M', low, high, ..] => (u16::from_le_bytes([low, high]).into(), 3),
-            [b'J', a, b, c, d, ..] => (Value::from_signed(i32::from_le_bytes([a, b, c, d]).into()).int()?, 5),
+    #[allow(clippy::cast_possible_truncation, reason = "the lowest bytes of the word")]
+    pub fn int(&mut self, word: u64) -> Option<u64> {
+        let rest = word >> 8;
+        let (value, len) = match word as u8 {
+            b'K' => (rest & 0xff, 2),
+            b'M' => (rest & 0xffff, 3),
+            b'J' => (Value::from_signed((rest as u32).cast_signed().into()).int()?, 5),
             // Longer numbers, and negative ones, are left to the machine.
-            [0x8a, len @ 1..=8, ..] => {
+            0x8a if (1..=8).contains(&(rest as u8)) => {
+                let len = rest as u8;
                 let shift = 64 - 8 * u32::from(len);
                 let bytes = self.bytes.get(self.at + 2..)?.first_chunk()?;
                 let value = u64::from_le_bytes(*bytes) << shift;
@@ -163,6 +220,8 @@ struct Parser<'p, 'b> {
     memo: &'p Memos,
     heap: &'p mut Heap,
     usual: &'p mut Usual,
+    /// The values that were read.
+    spans: Vec<Span>,
 }
 
 impl Parser<'_, '_> {
@@ -172,7 +231,11 @@ impl Parser<'_, '_> {
         let mut found = Found { len: 0, fields: Fields::default(), memos, count: 1 };
         for index in 0.. {
             match self.key(index)? {
-                Next::Key(key) => self.value(key, &mut found)?,
+                Next::Key(key) => {
+                    let (from, before) = (self.cursor.at, found.count);
+                    self.value(key, &mut found)?;
+                    self.spans.push(Span { key, from, until: self.cursor.at, memos: (before, found.count) });
+                }
                 Next::End => break,
             }
         }
@@ -190,7 +253,7 @@ impl Parser<'_, '_> {
             self.cursor.at += usual.len;
             return Some(Next::Key(usual.key));
         }
-        if word.to_le_bytes()[0] == b'u' {
+        if word & 0xff == u64::from(b'u') {
             self.cursor.at += 1;
             return Some(Next::End);
         }
@@ -207,14 +270,18 @@ impl Parser<'_, '_> {
     fn value(&mut self, key: Key, found: &mut Found) -> Option<()> {
         let word = self.cursor.word()?;
         match word.to_le_bytes() {
+            [b'h' | b'j' | b']', ..] if key == Key::Frames => {
+                let (stack, memo) = self.usual.lists.value(word, &mut self.cursor, self.memo, self.heap)?;
+                found.fields.set_stack(stack);
+                if memo.is_some() {
+                    found.define(memo)?;
+                }
+            }
             [b'h' | b'j', ..] => {
                 let (memo, len) = Cursor::reference(word)?;
                 self.cursor.at += len;
                 match self.memo.get(memo)?.value() {
-                    Value::Object(_) | Value::Stack(_) if key != Key::Frames => return None,
-                    frames @ (Value::Object(_) | Value::Stack(_)) => {
-                        found.fields.set_stack(self.heap.stack_of(frames));
-                    }
+                    Value::Object(_) | Value::Stack(_) => return None,
                     value => found.fields.set(key, value),
                 }
             }
@@ -222,16 +289,6 @@ impl Parser<'_, '_> {
                 let text = self.text(len.into())?;
                 found.define(Memo::new(Value::Text(text)))?;
                 found.fields.set(key, Value::Text(text));
-            }
-            [b']', 0x94, b'(', ..] if key == Key::Frames => {
-                self.cursor.at += 3;
-                let stack = Some(self.stack()?);
-                found.define(Memo::new(Value::Stack(stack)))?;
-                found.fields.set_stack(stack);
-            }
-            [b']', 0x94, ..] if key == Key::Frames => {
-                self.cursor.at += 2;
-                found.define(Memo::new(Value::Stack(None)))?;
             }
             _ => {
                 let value = self.cursor.int(word)?;
@@ -248,46 +305,85 @@ impl Parser<'_, '_> {
         self.cursor.takes(b"\x94")?;
         self.heap.known_text(text)
     }
+}
+
+impl StackLists {
+    /// A stack, which is a reference or a list, and the memo that a list defines. `word` has the first bytes of the value.
+    #[inline]
+    pub fn value(
+        &mut self,
+        word: u64,
+        cursor: &mut Cursor<'_>,
+        memos: &Memos,
+        heap: &mut Heap,
+    ) -> Option<(Option<StackIndex>, Option<Memo>)> {
+        const EMPTY: u64 = u64::from_le_bytes([b']', 0x94, 0, 0, 0, 0, 0, 0]);
+        const LIST: u64 = u64::from_le_bytes([b']', 0x94, b'(', 0, 0, 0, 0, 0]);
+        match word & 0xff_ffff {
+            LIST => {
+                cursor.at += 3;
+                let stack = Some(self.stack(cursor, memos, heap)?);
+                Some((stack, Some(Memo::new(Value::Stack(stack))?)))
+            }
+            begin if begin & 0xffff == EMPTY => {
+                cursor.at += 2;
+                Some((None, Some(Memo::new(Value::Stack(None))?)))
+            }
+            _ => {
+                let (memo, len) = Cursor::reference(word)?;
+                cursor.at += len;
+                match memos.get(memo)?.value() {
+                    frames @ (Value::Object(_) | Value::Stack(_)) => Some((heap.stack_of(frames), None)),
+                    _ => None,
+                }
+            }
+        }
+    }
 
     /// The stack of a list, after the opcode that begins its items.
     #[inline]
-    fn stack(&mut self) -> Option<StackIndex> {
-        let expected = self.usual.lists.get(self.usual.last).map(|last| last.next);
-        if let Some((expected, list)) = expected.and_then(|next| Some((next, self.usual.lists.get(next)?)))
-            && self.cursor.rest().starts_with(&list.references)
+    fn stack(&mut self, cursor: &mut Cursor<'_>, memos: &Memos, heap: &mut Heap) -> Option<StackIndex> {
+        let expected = self.all.get(self.last).map(|last| last.next);
+        if let Some((expected, list)) = expected.and_then(|next| Some((next, self.all.get(next)?)))
+            && cursor.rest().starts_with(&list.references)
         {
-            self.cursor.at += list.references.len();
-            self.usual.last = expected;
+            cursor.at += list.references.len();
+            self.last = expected;
             return Some(list.stack);
         }
-        self.unexpected_stack()
+        self.unexpected_stack(cursor, memos, heap)
     }
 
-    fn unexpected_stack(&mut self) -> Option<StackIndex> {
-        let references = references(self.cursor.rest())?;
-        let index = match self.usual.by_references.get(references) {
+    fn unexpected_stack(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        memos: &Memos,
+        heap: &mut Heap,
+    ) -> Option<StackIndex> {
+        let references = references(cursor.rest())?;
+        let index = match self.by_references.get(references) {
             Some(known) => *known,
-            None => self.new_list(references)?,
+            None => self.new_list(references, memos, heap)?,
         };
-        self.cursor.at += references.len();
-        if let Some(last) = self.usual.lists.get_mut(self.usual.last) {
+        cursor.at += references.len();
+        if let Some(last) = self.all.get_mut(self.last) {
             last.next = index;
         }
-        self.usual.last = index;
-        self.usual.lists.get(index).map(|list| list.stack)
+        self.last = index;
+        self.all.get(index).map(|list| list.stack)
     }
 
-    fn new_list(&mut self, references: &[u8]) -> Option<usize> {
+    fn new_list(&mut self, references: &[u8], memos: &Memos, heap: &mut Heap) -> Option<usize> {
         let mut lines = Vec::new();
-        let mut cursor = Cursor { bytes: references, at: 0 };
+        let mut cursor = Cursor::new(references);
         while let Some((memo, len)) = first_reference(cursor.rest()) {
-            lines.push(self.heap.line_of(self.memo.get(memo)?.value())?);
+            lines.push(heap.line_of(memos.get(memo)?.value())?);
             cursor.at += len;
         }
-        let stack = self.heap.stacks.add(&lines)?;
-        let index = self.usual.lists.len();
-        self.usual.lists.push(UsualList { references: references.into(), stack, next: index });
-        self.usual.by_references.insert(references.into(), index);
+        let stack = heap.stacks.add(&lines)?;
+        let index = self.all.len();
+        self.all.push(UsualList { references: references.into(), stack, next: index });
+        self.by_references.insert(references.into(), index);
         Some(index)
     }
 }

@@ -1,0 +1,257 @@
+//! Compares entries that match a skeleton with the same bytes read by the machine alone.
+
+use std::io::Cursor;
+
+use proptest::prelude::*;
+
+use super::super::super::heap::Heap;
+use super::super::run_machine;
+
+/// Writes pickles of protocol 4, with the memos that CPython gives.
+#[derive(Default)]
+struct Writer {
+    out: Vec<u8>,
+    memos: u32,
+    texts: Vec<(&'static str, u32)>,
+    lines: Vec<u32>,
+    stacks: Vec<u32>,
+}
+
+/// An entry of a trace.
+#[derive(Clone, Debug)]
+struct Drawn {
+    /// The order of its keys.
+    form: usize,
+    action: usize,
+    address: u64,
+    size: u64,
+    time: u64,
+    stream: u64,
+    /// Whether its texts are written again, as PyTorch writes those that it creates for each entry.
+    writes_texts: bool,
+    frames: Frames,
+}
+
+#[derive(Clone, Debug)]
+enum Frames {
+    /// A list of these lines.
+    List(Vec<usize>),
+    /// A reference to an earlier list.
+    Known(usize),
+}
+
+const ACTIONS: [&str; 6] =
+    ["alloc", "free_requested", "free_completed", "segment_alloc", "oom", "unheard_of"];
+
+impl Writer {
+    fn memo(&mut self) -> u32 {
+        self.out.push(0x94);
+        self.memos += 1;
+        self.memos - 1
+    }
+
+    fn recall(&mut self, memo: u32) {
+        match u8::try_from(memo) {
+            Ok(memo) => self.out.extend([b'h', memo]),
+            Err(_) => {
+                self.out.push(b'j');
+                self.out.extend(memo.to_le_bytes());
+            }
+        }
+    }
+
+    fn text(&mut self, text: &'static str, is_again: bool) {
+        if let Some((_, memo)) = self.texts.iter().find(|(known, _)| *known == text && !is_again) {
+            return self.recall(*memo);
+        }
+        self.out.extend([0x8c, u8::try_from(text.len()).unwrap()]);
+        self.out.extend(text.as_bytes());
+        let memo = self.memo();
+        self.texts.push((text, memo));
+    }
+
+    fn int(&mut self, value: u64) {
+        if let Ok(value) = u8::try_from(value) {
+            self.out.extend([b'K', value]);
+        } else if let Ok(value) = u16::try_from(value) {
+            self.out.push(b'M');
+            self.out.extend(value.to_le_bytes());
+        } else if let Ok(value) = i32::try_from(value) {
+            self.out.push(b'J');
+            self.out.extend(value.to_le_bytes());
+        } else {
+            self.out.extend([0x8a, 8]);
+            self.out.extend(value.to_le_bytes());
+        }
+    }
+
+    fn line(&mut self, number: u64) {
+        self.out.push(b'}');
+        let memo = self.memo();
+        self.lines.push(memo);
+        self.out.push(b'(');
+        self.text("name", false);
+        self.text("call", false);
+        self.text("filename", false);
+        self.text("train.py", false);
+        self.text("line", false);
+        self.int(number);
+        self.out.push(b'u');
+    }
+
+    fn frames(&mut self, frames: &Frames) {
+        match frames {
+            Frames::Known(index) if !self.stacks.is_empty() => {
+                self.recall(self.stacks[index % self.stacks.len()]);
+            }
+            Frames::Known(_) => self.frames(&Frames::List(Vec::new())),
+            Frames::List(lines) => {
+                self.out.push(b']');
+                let memo = self.memo();
+                self.stacks.push(memo);
+                if lines.is_empty() {
+                    return;
+                }
+                self.out.push(b'(');
+                for line in lines {
+                    self.recall(self.lines[line % self.lines.len()]);
+                }
+                self.out.push(b'e');
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: &Drawn) {
+        const FORMS: [&[&str]; 4] = [
+            &["action", "addr", "size", "stream", "time_us", "compile_context", "user_metadata", "frames"],
+            &["action", "addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata"],
+            &["frames", "action", "device_free", "size", "time_us"],
+            &["action", "addr", "size", "stream", "device"],
+        ];
+        self.out.push(b'}');
+        self.memo();
+        self.out.push(b'(');
+        for key in FORMS[entry.form % FORMS.len()] {
+            self.text(key, false);
+            match *key {
+                "action" => self.text(ACTIONS[entry.action % ACTIONS.len()], false),
+                "addr" | "device_free" => self.int(entry.address),
+                "size" => self.int(entry.size),
+                "time_us" => self.int(entry.time),
+                "frames" => self.frames(&entry.frames),
+                "compile_context" => self.text("N/A", entry.writes_texts),
+                "user_metadata" => self.text("", false),
+                _ => self.int(entry.stream),
+            }
+        }
+        self.out.push(b'u');
+    }
+}
+
+/// A snapshot with one trace: the position of its first entry, and its bytes.
+fn snapshot(entries: &[Drawn]) -> (usize, Vec<u8>) {
+    let mut writer = Writer { out: vec![0x80, 4, b'}', 0x94, b'('], memos: 1, ..Writer::default() };
+    writer.text("segments", false);
+    writer.out.push(b']');
+    writer.memo();
+    writer.out.push(b'(');
+    for number in 1..=5 {
+        writer.line(number);
+    }
+    writer.out.push(b'e');
+    writer.text("device_traces", false);
+    for _ in 0..2 {
+        writer.out.push(b']');
+        writer.memo();
+    }
+    let first = writer.out.len();
+    for batch in entries.chunks(20) {
+        writer.out.push(b'(');
+        for entry in batch {
+            writer.entry(entry);
+        }
+        writer.out.push(b'e');
+    }
+    writer.out.extend(b"au.");
+    // Entries at the end of a file are left to the machine.
+    writer.out.extend([0; 64]);
+    (first, writer.out)
+}
+
+/// Everything that was read, or why it could not be read; and the number of entries that went directly to their trace.
+fn read(bytes: &[u8], has_fast_path: bool) -> (String, u64) {
+    let mut heap = Heap::default();
+    let root = run_machine(Cursor::new(bytes.to_vec()), &mut heap, has_fast_path);
+    let read = root.map(|_| {
+        let traces: Vec<_> = (0..8).map(|trace| heap.take_trace(trace)).collect();
+        let lines: Vec<_> = heap.stacks.lines().collect();
+        let stacks: Vec<_> = heap.parser.origins.all.iter().map(|origin| origin.stack).collect();
+        let indexes: Vec<_> = stacks.iter().flatten().map(|stack| heap.stacks.indexes_of(*stack)).collect();
+        format!("{traces:?} {:?} {lines:?} {indexes:?}", heap.parser.origins.all)
+    });
+    (format!("{read:?}"), heap.direct)
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let number = || prop_oneof![0_u64..300, 0_u64..70_000, any::<u64>(), Just(1_u64 << 31)];
+    let frames = prop_oneof![
+        2 => proptest::collection::vec(0_usize..5, 0..4).prop_map(Frames::List),
+        1 => any::<usize>().prop_map(Frames::Known),
+    ];
+    // Most entries have the same form.
+    let form = prop_oneof![8 => Just(0_usize), 1 => 0_usize..4];
+    (form, 0_usize..6, number(), number(), number(), 0_u64..2, prop::bool::weighted(0.9), frames).prop_map(
+        |(form, action, address, size, time, stream, writes_texts, frames)| Drawn {
+            form,
+            action,
+            address,
+            size,
+            time,
+            stream,
+            writes_texts,
+            frames,
+        },
+    )
+}
+
+proptest! {
+    /// Whatever entries are drawn, and whatever bytes of them are changed, the result is the one without the fast path: the
+    /// same traces, or the same refusal at the same position.
+    #[test]
+    fn the_result_is_that_of_the_machine(
+        entries in proptest::collection::vec(drawn(), 1..120),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in proptest::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let (first, mut bytes) = snapshot(&entries);
+        for (at, byte) in changes {
+            let at = first + at.index(bytes.len() - first);
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(first + cut.index(bytes.len() - first));
+        }
+        prop_assert_eq!(read(&bytes, true).0, read(&bytes, false).0);
+    }
+}
+
+#[test]
+fn entries_of_one_form_match() {
+    let entry = |index: u64| Drawn {
+        form: 0,
+        action: usize::try_from(index % 2).unwrap(),
+        address: 0x7f00_0000_0000 + 512 * index,
+        size: 40 * index,
+        time: 1_794_702_759_000_000 + index,
+        stream: 0,
+        writes_texts: true,
+        frames: Frames::List(vec![0, 1, usize::try_from(index % 3).unwrap()]),
+    };
+    let entries: Vec<Drawn> = (0..1000).map(entry).collect();
+    let (_, bytes) = snapshot(&entries);
+    let (with, direct) = read(&bytes, true);
+    let (without, none) = read(&bytes, false);
+    assert_eq!(with, without);
+    assert_eq!((direct, none), (980, 0));
+    assert!(with.contains("Allocated") && with.contains("FreeRequested"), "{with}");
+}
