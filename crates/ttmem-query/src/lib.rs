@@ -95,7 +95,8 @@ pub use replayed::{Difference, Replayed, replayed};
 pub use rows::{Entries, Shape};
 pub use statement::Statement;
 pub use suggestions::{
-    Combination, GROWTH_SUGGESTIONS, Suggestion, SuggestionGroup, SuggestionTensor, Urgency, suggestion_names,
+    Combination, GROWTH_SUGGESTIONS, Suggestion, SuggestionGroup, SuggestionTensor, Urgency, suggestion_docs,
+    suggestion_names,
 };
 pub use summary::{Request, RunFilter, summary};
 pub use ttmem_model::MemorySize;

@@ -239,6 +239,11 @@ pub fn suggestion_names() -> impl Iterator<Item = &'static str> {
     RULES.iter().flat_map(|rule| rule.names).copied()
 }
 
+/// The addresses that suggestions link to, one for each rule.
+pub fn suggestion_docs() -> impl Iterator<Item = String> {
+    RULES.iter().map(Rule::docs)
+}
+
 /// The names of the suggestions about memory that grows with every call.
 pub const GROWTH_SUGGESTIONS: &[&str] = grows::RULE.names;
 
