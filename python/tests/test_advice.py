@@ -123,6 +123,8 @@ def test_a_loss_in_parts(tmp_path: Path) -> None:
 def test_a_small_number_of_classes_is_not_a_vocabulary(tmp_path: Path) -> None:
     def classify() -> None:
         model = nn.Linear(32, 100)
-        functional.cross_entropy(model(torch.ones(4096, 32)), torch.zeros(4096, dtype=torch.long)).backward()
+        targets = torch.zeros(4096, dtype=torch.long)
+        loss = functional.cross_entropy(model(torch.ones(4096, 32)), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
 
     assert "logits" not in advice(ranked(tmp_path, classify))
