@@ -17,7 +17,7 @@ use super::level::Level;
 use super::named::Named;
 use super::phases::Growth;
 use super::statement::Statement;
-use super::suggestions::Urgency;
+use super::suggestions::answer::{Combination, Suggestion};
 use super::ways_out::{ReplaySummary, WayOut};
 use super::words::size;
 use crate::analyze::fragmentation::Severity;
@@ -145,6 +145,8 @@ pub struct RankSummary {
     pub growth: Option<GrowthSummary>,
     /// Suggested changes, most important first.
     pub suggestions: Vec<Suggestion>,
+    /// What some of the suggestions save together, the smallest combination first.
+    pub combinations: Vec<Combination>,
 }
 
 /// The process that wrote a recording. What is unknown is null.
@@ -293,87 +295,6 @@ pub struct ExpectedSummary {
     pub difference_pct: Option<f64>,
     /// Why the class was not measured, and what to do about it.
     pub note: Option<&'static str>,
-}
-
-/// A suggested change, and how much it would save.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
-pub struct Suggestion {
-    /// The name of the suggestion.
-    pub rule: &'static str,
-    /// How urgent it is.
-    pub urgency: Urgency,
-    /// The pool that it is about.
-    pub pool: String,
-    /// The headline, detail and advice.
-    #[serde(flatten)]
-    pub statement: Statement,
-    /// The headline, detail and advice in one string.
-    pub message: String,
-    /// The reduction of the pool's peak, per bank.
-    pub saves_per_bank: Option<u64>,
-    /// The reduction of the pool's peak on the device.
-    pub saves_bytes: Option<u64>,
-    /// The first of the steps that it is about.
-    pub step: Option<Step>,
-    /// The steps that it is about, earliest first.
-    pub steps: Vec<Step>,
-    /// The number of these steps, including those not listed.
-    pub step_count: usize,
-    /// The tensors that it is about, largest first; `None` if the input has no tensors.
-    pub tensors: Option<Vec<SuggestionTensor>>,
-    /// The number of these tensors, including those not listed.
-    pub tensor_count: Option<usize>,
-    /// The same tensors in groups of similar ones, the first group with the largest tensors.
-    pub groups: Vec<SuggestionGroup>,
-}
-
-/// Similar tensors that a suggestion is about: the same shape, type, size and operation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
-pub struct SuggestionGroup {
-    /// The number of tensors.
-    pub count: usize,
-    /// Their name, or the pattern that their names follow.
-    pub name: Option<String>,
-    /// The shape, without padding.
-    pub shape: Option<Vec<u64>>,
-    /// The element type.
-    pub dtype: Option<String>,
-    /// The size of all of them per bank.
-    pub per_bank: Option<u64>,
-    /// The first step that allocated one of them.
-    pub first_step: Option<Step>,
-    /// The last step that allocated one of them.
-    pub last_step: Option<Step>,
-    /// The operation that allocated them.
-    pub op: Option<String>,
-    /// The location of that operation, the pattern that the locations follow, or the first location.
-    pub loc: Option<String>,
-    /// The number of different locations.
-    pub locations: usize,
-}
-
-/// A tensor that a suggestion is about.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
-pub struct SuggestionTensor {
-    /// The name in the model, or the SSA name.
-    pub name: Option<String>,
-    /// The SSA name in the program.
-    pub ssa: Option<String>,
-    /// The shape, without padding.
-    pub shape: Option<Vec<u64>>,
-    /// The element type.
-    pub dtype: Option<String>,
-    /// The size per bank.
-    pub per_bank: Option<u64>,
-    /// The step that allocated it.
-    pub born_step: Option<Step>,
-    /// The operation that allocated it.
-    pub op: Option<String>,
-    /// The location of that operation.
-    pub loc: Option<String>,
 }
 
 /// The selected runs, numbered from 1.

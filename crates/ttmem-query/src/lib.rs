@@ -59,8 +59,7 @@ pub use answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
     FaultSummary, Fragmentation, Increase, LaunchSummary, LiveTensor, MadeIn, Oom, OpCount, Outside,
     OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary,
-    ResidueRow, SessionSummary, SourceSummary, Suggestion, SuggestionGroup, SuggestionTensor, Summary,
-    Suspect, WarningSummary, Weight, Weights,
+    ResidueRow, SessionSummary, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use check::{
     CheckKind, CheckLimits, CheckRequest, Checked, HeldRow, LimitChecked, Outcome, RankChecked, SourceLine,
@@ -95,7 +94,10 @@ pub use registry::RegistryFile;
 pub use replayed::{Difference, Replayed, replayed};
 pub use rows::{Entries, Shape};
 pub use statement::Statement;
-pub use suggestions::{GROWTH_SUGGESTIONS, Urgency, suggestion_names};
+pub use suggestions::{
+    Combination, GROWTH_SUGGESTIONS, Suggestion, SuggestionGroup, SuggestionTensor, Urgency, suggestion_docs,
+    suggestion_names,
+};
 pub use summary::{Request, RunFilter, summary};
 pub use ttmem_model::MemorySize;
 pub use ways_out::{ReplaySummary, TensorFacts, WayOut};

@@ -31,7 +31,7 @@ use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
 use super::pool_order::by_importance;
 use super::ranks::{ProcessFilter, are_of_one_program, files_in_order, in_order, process};
-use super::suggestions::{PoolAtPeak, Situation, suggestions};
+use super::suggestions::{Advice, PoolAtPeak, Situation, advice};
 use super::threads::both;
 use crate::analyze::fragmentation::Severity;
 use crate::analyze::main_pool::main_pool;
@@ -336,6 +336,8 @@ impl<'a> View<'a> {
                 (moments, main.and_then(|main| self.allocations(main, peak)), self.executed())
             },
         );
+        let situation = self.situation(&peaks, dram, verdict.as_ref(), growth.as_ref());
+        let Advice { suggestions, combinations } = advice(&situation, self.request.top.unwrap_or(RANKED));
         Ok(RankSummary {
             rank: self.rank.label.map(|label| self.text(label)),
             process: process(self.rank),
@@ -393,10 +395,8 @@ impl<'a> View<'a> {
                 .map(|found| found.summary.clone())
                 .or_else(|| growth::of_phases(self.profile, self.rank))
                 .filter(|_| is_whole),
-            suggestions: suggestions(
-                &self.situation(&peaks, dram, verdict.as_ref(), growth.as_ref()),
-                self.request.top.unwrap_or(RANKED),
-            ),
+            suggestions,
+            combinations,
         })
     }
 

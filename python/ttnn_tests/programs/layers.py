@@ -1,7 +1,7 @@
 """Layers that add and multiply: `layers.py FOLDER KEY=VALUE…` writes FOLDER/layers.json.
 
-`rows`, `layers`, `dtype` and `memory` change the tensors, `keep` leaves out a deallocation of one layer, and
-`swap` exchanges two operations.
+`rows`, `layers`, `dtype` and `memory` change the tensors, `keep` leaves out a deallocation of one layer,
+`swap` exchanges two operations, and `free=early` deallocates tensors right after their last use.
 """
 
 import sys
@@ -26,10 +26,13 @@ def layer(hidden: ttnn.Tensor, *, keeps: bool) -> ttnn.Tensor:
     else:
         value, gate = ttnn.exp(hidden), ttnn.relu(hidden)
     added = ttnn.add(value, gate, memory_config=memory)
+    early = [value, gate] if options.get("free") == "early" else []
+    for freed in early:
+        ttnn.deallocate(freed)
     out = ttnn.multiply(added, hidden)
     if keeps:
         kept.append(added)
-    for freed in [value, gate, *([] if keeps else [added]), hidden]:
+    for freed in [*([] if early else [value, gate]), *([] if keeps else [added]), hidden]:
         ttnn.deallocate(freed)
     return out
 

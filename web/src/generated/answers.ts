@@ -230,6 +230,22 @@ export type ClassComparison = {
   median_bytes: number,
 };
 
+/** Suggestions that are applied together. Their saving counts each byte once. */
+export type Combination = {
+  /** The indexes of the suggestions, in order, from 0. */
+  suggestions: Array<number>,
+  /** Their names. */
+  rules: Array<string>,
+  /** The pool that they are about. */
+  pool: string,
+  /** The reduction of the pool's peak, per bank. */
+  saves_per_bank: number,
+  /** The reduction of the pool's peak on the device; `None` if the number of banks is unknown. */
+  saves_bytes: number | null,
+  /** The same as text: `146.3 MiB/bank (1.00 GiB on the device)`. */
+  saves: string,
+};
+
 /** The worst of several ranks of one program, compared with the median rank. */
 export type Comparison = {
   /** The result, as a sentence. */
@@ -1323,6 +1339,8 @@ export type RankSummary = {
   growth?: GrowthSummary | null,
   /** Suggested changes, most important first. */
   suggestions: Array<Suggestion>,
+  /** What some of the suggestions save together, the smallest combination first. */
+  combinations: Array<Combination>,
 };
 
 /** What replaying a program says about its failure. */
@@ -1527,6 +1545,8 @@ export type StoredRow = {
 export type Suggestion = {
   /** The name of the suggestion. */
   rule: string,
+  /** The address of the documentation of the rule. */
+  docs: string,
   /** How urgent it is. */
   urgency: Urgency,
   /** The pool that it is about. */

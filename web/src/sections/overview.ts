@@ -10,6 +10,7 @@ import { duration } from "../gantt/time";
 import type {
   Checkpoint,
   Clash,
+  Combination,
   Growth,
   LedgerSummary,
   MadeIn,
@@ -177,7 +178,7 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
   if (found.length === 0) return null;
   const perBank = (pool: string) => bankWords(rank.summary.pools[pool]?.extent ?? "bank").suffix;
   const row = (suggestion: Suggestion) => {
-    const { rule, pool, headline, detail, advice, saves_per_bank: saves, step } = suggestion;
+    const { rule, docs, pool, headline, detail, advice, saves_per_bank: saves, step } = suggestion;
     return h(
       "li",
       { "data-rule": rule },
@@ -192,10 +193,13 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
         h(
           "p",
           {},
+          h("span", { class: "note" }, `${found.indexOf(suggestion) + 1}. `),
           h("strong", {}, headline),
           [detail, advice].map((text) => text && ` ${text}`),
           step !== null && " ",
           step !== null && stepLink(store, step),
+          " ",
+          h("a", { href: docs, target: "_blank", rel: "noreferrer", title: rule }, "how"),
         ),
         tensorList(store, rank, suggestion),
       ),
@@ -224,7 +228,29 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
         h("summary", {}, `${count(found.length - SHOWN)} more`),
         h("ol", {}, found.slice(SHOWN).map(row)),
       ),
+    togetherText(rank, found, perBank),
   );
+}
+
+/** `1 and 3 together: −2.1 GiB`, with the numbers of the list. */
+function togetherText(
+  rank: Rank,
+  found: Suggestion[],
+  perBank: (pool: string) => string,
+): HTMLElement | null {
+  const { combinations, suggestions } = rank.summary;
+  const row = ({ suggestions: indexes, saves_per_bank: saves, pool, rules }: Combination) => {
+    const numbers = indexes.map((index) => found.indexOf(suggestions[index]!) + 1);
+    const first = numbers.slice(0, -1).join(", ");
+    return h(
+      "p",
+      { class: "together", "data-together": rules.join(" ") },
+      `${first} and ${numbers.at(-1)} together: −`,
+      sizeElement(saves),
+      perBank(pool),
+    );
+  };
+  return combinations.length === 0 ? null : h("div", {}, combinations.map(row));
 }
 
 /** The tensors of a suggestion in groups of similar ones, folded. */

@@ -249,6 +249,18 @@ fn every_suggestion_has_a_row() {
 }
 
 #[test]
+fn every_suggestion_is_explained_where_it_links_to() {
+    let page = read("docs/advice/README.md");
+    for name in ttmem::query::suggestion_names() {
+        assert!(page.contains(&format!("### {name}\n")) || page.contains(&format!("`{name}`")), "{name}");
+    }
+    for docs in ttmem::query::suggestion_docs() {
+        let section = docs.split_once("/docs/advice/README.md#").unwrap().1.to_owned();
+        assert!(page.contains(&format!("\n### {section}\n")), "{docs}");
+    }
+}
+
+#[test]
 fn every_field_of_the_phases_is_described() {
     let fields = printed_fields("tt_train", &["phases", "--json", "tinyllama.log"]);
     assert_described("docs/phases.md", &fields, 50);

@@ -12,7 +12,8 @@ pub(super) const TOOL: Tool = Tool {
     name: "suggestions",
     title: "Suggest changes",
     description: "What to change to use less memory or to avoid a failure, most important first, with the computed reduction \
-                  of the peak and the tensors and steps that each suggestion is about. Savings overlap: do not add them up.",
+                  of the peak and the tensors and steps that each suggestion is about. Savings overlap: do not add them up; \
+                  `combinations` has what some of them save together, and `docs` explains how to apply a suggestion.",
     parameters: &[PROFILE, RANK, PROCESS],
     call,
 };
@@ -26,8 +27,12 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
         response.line("No rule applies.");
     }
     response.lines.extend(found.iter().map(line));
+    let combinations = &chosen.rank.combinations;
+    let rule = |index: usize| found.get(index).map(|found| found.rule.to_owned());
+    response.lines.extend(combinations.iter().filter_map(|one| Some(format!("- {}.", one.text(rule)?))));
     let (value, cuts) = value(found)?;
     response.set("suggestions", value);
+    response.set("combinations", serde_json::to_value(combinations)?);
     response.set("cut", cuts);
     let first = found.first();
     response.link(first.map(|first| first.pool.as_str()), first.and_then(|first| first.step));

@@ -19,7 +19,6 @@ pub mod interleaved;
 pub mod l1;
 pub mod lanes;
 pub mod ledger;
-pub mod lowered;
 pub mod main_pool;
 pub mod names;
 pub mod oom;
@@ -33,11 +32,13 @@ pub mod reserved;
 pub mod reshaping;
 pub mod residue;
 pub mod scopes;
+pub mod simulation;
 pub mod survivors;
 #[cfg(test)]
 mod tests;
 pub mod tiles;
 pub mod traced;
+pub mod uses;
 pub mod ways_out;
 pub mod weights;
 

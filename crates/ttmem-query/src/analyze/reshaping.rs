@@ -80,7 +80,7 @@ const ELEMENT_WISE: [&str; 62] = [
     "where",
 ];
 /// Operations that fill a tensor whose shape is an attribute.
-const CREATION: [&str; 4] = ["empty", "full", "ones", "zeros"];
+pub const CREATION: [&str; 4] = ["empty", "full", "ones", "zeros"];
 
 /// Whether a tensor can be reshaped.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{CallId, Class, Moment, Rank, ScopeId, ScopeKind, StrId, TensorId};
 
 use super::phrases::brief;
-use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
-use crate::analyze::lowered::Saving;
+use super::{Effect, Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::scopes::Alike;
+use crate::analyze::simulation::Change;
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "activations_of_layers";
 
@@ -28,22 +28,21 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     };
     let layers = LayerOf::new(situation);
     let Some(found) = layers.heaviest(situation, &pool) else { return Vec::new() };
-    let saves = situation.fall(&pool, &layers.kept_for_backward(situation, &pool, &found.name));
-    let advice = match saves {
-        Some(_) => pool.lowers_about(HOW, saves),
-        // A program that failed in its first forward pass has not shown whether it trains.
-        None if situation.verdict.is_some() => Some(BEFORE_BACKWARD.to_owned()),
-        // Recomputing activations that are freed before a backward pass saves nothing: the program does not train.
-        None => return Vec::new(),
+    let changes = layers.kept_for_backward(situation, &pool, &found.name);
+    // A program that failed in its first forward pass has not shown whether it trains. Recomputing activations that are
+    // freed before a backward pass saves nothing: the program does not train.
+    let effect = match situation.verdict {
+        Some(_) => Effect::lowers(HOW, changes).about().otherwise(BEFORE_BACKWARD.to_owned()),
+        None if changes.is_empty() => return Vec::new(),
+        None => Effect::lowers(HOW, changes).about(),
     };
     let statement = Statement::new(format!(
         "The activations of {} layers ({}) take {}.",
         found.count,
         brief(&found.name),
         pool.share(found.per_bank),
-    ))
-    .advice(advice);
-    vec![pool.finding(NAME, statement).tensors(found.activations).saves(saves)]
+    ));
+    vec![pool.finding(NAME, statement).tensors(found.activations).effect(effect)]
 }
 
 /// Similar layers and their activations at the peak.
@@ -119,11 +118,11 @@ impl<'a> LayerOf<'a> {
         is_worth_it.then(|| Layers { name: self.names[name].clone(), count, activations, per_bank })
     }
 
-    /// The savings from recomputation: the activations that layer calls keep for a backward pass, except their outputs.
+    /// The changes by recomputation: the activations that layer calls keep for a backward pass, except their outputs.
     ///
     /// Everything that outlives a call is kept; its output is allocated last. The activations of a layer are in memory
     /// again when the backward pass reaches it: when those of the following layers are freed, or its own start to be.
-    fn kept_for_backward(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Saving> {
+    fn kept_for_backward(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Change> {
         let mut activations: Vec<TensorId> =
             situation.ever_in(pool).filter(|tensor| self.is_activation(*tensor)).collect();
         activations.sort_by_key(|tensor| self.born(*tensor));
@@ -137,7 +136,7 @@ impl<'a> LayerOf<'a> {
                 kept.push(*tensor);
             }
         }
-        let mut savings = Vec::new();
+        let mut changes = Vec::new();
         let mut following = None;
         for (pass, layers) in passes.into_iter().rev() {
             let mut later = None;
@@ -154,14 +153,11 @@ impl<'a> LayerOf<'a> {
                 later = kept.last().map(|made| self.dies(*made));
                 // If it is unknown when the last layer is recomputed, that may be at the peak.
                 let Some(until) = turn.map(|turn| turn.min(lets_go)) else { continue };
-                savings.extend(kept.iter().filter_map(|tensor| {
-                    let saving = Saving::of(self.rank, *tensor, situation.per_bank(*tensor))?;
-                    Some(Saving { until: until.min(saving.until), ..saving })
-                }));
+                changes.extend(kept.iter().map(|tensor| Change::Away(*tensor, self.born(*tensor), until)));
             }
             following = later;
         }
-        savings
+        changes
     }
 
     /// The moment when the last activation allocated by a pass after its last layer is freed, if that is before the

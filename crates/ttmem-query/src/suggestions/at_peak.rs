@@ -3,12 +3,12 @@
 use rustc_hash::FxHashSet;
 use ttmem_model::{OpId, OpKind, Step, StrId, TensorId};
 
-use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
+use super::{Effect, Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::names::Names;
+use crate::analyze::simulation::Change;
 use crate::analyze::{Span, effects};
 
-pub(super) const RULE: Rule =
-    Rule { names: &["matmul_at_peak", "reduction_at_peak"], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&["matmul_at_peak", "reduction_at_peak"], Urgency::Change, find);
 
 /// Operations whose memory use is well understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, step: Step, caused: bo
         return None;
     }
     let result = tensors.iter().copied().find(|tensor| situation.made_by(*tensor) == Some(step));
-    let saves = result.and_then(|_| fall_by_halves(situation, pool, op));
+    let changes = result.map_or_else(Vec::new, |_| computed_in_halves(situation, pool, op));
     let (does, place) = if caused { ("brings", "to its peak") } else { ("starts with", "at its peak") };
     let takes = match result.and_then(|result| situation.ty(result)) {
         Some(ty) => format!("its operands and result, {}, take", situation.typed(ty)),
@@ -93,18 +93,16 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, step: Step, caused: bo
         None => "it adds".into(),
     };
     let split = "Computing its result in two halves, each consumed before the next is allocated, lowers";
-    let split = pool
-        .lowers(split, saves)
-        .unwrap_or_else(|| "Split the operation so that less of this memory is live at once.".into());
+    let effect = Effect::lowers(split, changes)
+        .otherwise("Split the operation so that less of this memory is live at once.".to_owned());
     let statement = Statement::new(format!(
         "{} {does} {} {place}: {takes} {}.",
         situation.step(step),
         pool.label.name,
         pool.share(per_bank)
     ))
-    .detail(family.detail())
-    .advice(split);
-    Some(pool.finding(family.name(), statement).steps([step]).tensors(tensors).saves(saves))
+    .detail(family.detail());
+    Some(pool.finding(family.name(), statement).steps([step]).tensors(tensors).effect(effect))
 }
 
 /// The increase caused by a step, per bank.
@@ -128,12 +126,12 @@ fn alive_at(
     situation.alive(pool).filter(is_part).collect()
 }
 
-/// The reduction of the peak if an operation computed its results in two halves, one after the other.
-fn fall_by_halves(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, op: OpId) -> Option<u64> {
+/// An operation computes its results in two halves, one after the other.
+fn computed_in_halves(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, op: OpId) -> Vec<Change> {
     let is_made = |tensor: &TensorId| {
         let step = situation.made_by(*tensor).filter(|step| *step >= situation.span.first);
         step.and_then(|step| situation.rank.op_id(step)) == Some(op)
     };
     let results = situation.ever_in(pool).filter(is_made);
-    situation.fall_of(pool, results.map(|tensor| (tensor, situation.per_bank(tensor) / 2)))
+    results.map(|tensor| Change::Smaller(tensor, situation.per_bank(tensor) / 2)).collect()
 }

@@ -3,9 +3,10 @@
 use ttmem_model::{Class, TensorId};
 
 use super::phrases::by_count;
-use super::{Finding, Rule, Situation, Statement, Urgency};
+use super::{Effect, Finding, Rule, Situation, Statement, Urgency};
+use crate::analyze::simulation::Change;
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "bf16_weights";
 
@@ -25,11 +26,11 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let blocks = |tensor| Some((tensor, situation.interleaved(&pool, tensor)?.saved_by_bfp8()?));
-    let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_bf16_weight).filter_map(blocks));
+    let changes = situation.ever_in(&pool).filter(is_bf16_weight).filter_map(blocks);
+    let changes: Vec<Change> = changes.map(|(tensor, saved)| Change::Smaller(tensor, saved)).collect();
     let count = alive.len();
     let takes = by_count(count, "bf16 weight takes", "bf16 weights take");
     let how = format!("Storing {} as bfp_bf8, if accuracy allows, lowers", by_count(count, "it", "them"));
-    let statement =
-        Statement::new(format!("{count} {takes} {}.", pool.share(per_bank))).advice(pool.lowers(&how, saves));
-    vec![pool.finding(NAME, statement).tensors(alive).saves(saves)]
+    let statement = Statement::new(format!("{count} {takes} {}.", pool.share(per_bank)));
+    vec![pool.finding(NAME, statement).tensors(alive).effect(Effect::lowers(how, changes))]
 }

@@ -6,7 +6,7 @@ use crate::analyze::fragmentation::{Fragmented, worst};
 use crate::analyze::oom::Cause;
 use crate::words::size;
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "fragmentation";
 

@@ -5,11 +5,11 @@ use crate::device::is_torch;
 use crate::level::{Level, Limits};
 use crate::words::percent;
 
-pub(super) const RULE: Rule = Rule {
-    names: &["dram_over_90", "dram_over_80", "l1_over_95", "l1_over_90", "memory_over_90", "memory_over_80"],
-    urgency: Urgency::Risk,
+pub(super) const RULE: Rule = Rule::new(
+    &["dram_over_90", "dram_over_80", "l1_over_95", "l1_over_90", "memory_over_90", "memory_over_80"],
+    Urgency::Risk,
     find,
-};
+);
 
 /// A pool whose peak is above its limit.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,7 @@
 use super::{Finding, MIN_SHARE, Rule, Situation, Urgency};
 use crate::growth::GrowthVerdict;
 
-pub(super) const RULE: Rule =
-    Rule { names: &["grows", "tensors_grow", "kv_cache_grows"], urgency: Urgency::Risk, find };
+pub(super) const RULE: Rule = Rule::new(&["grows", "tensors_grow", "kv_cache_grows"], Urgency::Risk, find);
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     look(situation).into_iter().collect()

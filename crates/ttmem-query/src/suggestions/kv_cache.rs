@@ -3,10 +3,11 @@
 use ttmem_model::TensorId;
 
 use super::phrases::by_count;
-use super::{Finding, Rule, Situation, Statement, Urgency};
+use super::{Effect, Finding, Rule, Situation, Statement, Urgency};
 use crate::analyze::caches::key_value_caches;
+use crate::analyze::simulation::Change;
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "kv_cache";
 
@@ -22,10 +23,10 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     if !pool.is_share(per_bank, DOMINATES) {
         return Vec::new();
     }
-    let halved = |tensor| (tensor, situation.per_bank(tensor) / 2);
-    let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_cache).map(halved));
+    let halved = |tensor| Change::Smaller(tensor, situation.per_bank(tensor) / 2);
+    let changes = situation.ever_in(&pool).filter(is_cache).map(halved).collect();
     let takes = by_count(alive.len(), "KV cache takes", "KV caches take");
-    let statement = Statement::new(format!("{} {takes} {}.", alive.len(), pool.share(per_bank)))
-        .advice(pool.lowers("Halving the context length or the batch size lowers", saves));
-    vec![pool.finding(NAME, statement).tensors(alive).saves(saves)]
+    let statement = Statement::new(format!("{} {takes} {}.", alive.len(), pool.share(per_bank)));
+    let effect = Effect::lowers("Halving the context length or the batch size lowers", changes);
+    vec![pool.finding(NAME, statement).tensors(alive).effect(effect)]
 }

@@ -4,7 +4,7 @@ use ttmem_model::{Class, OpKind, Step, TensorId};
 
 use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Note, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Note, find);
 
 const NAME: &str = "load_cached";
 

@@ -2,22 +2,32 @@
 //!
 //! Each file is one suggestion: its names, its urgency, the rule that finds it and its sentences. Its [`Rule`] is
 //! registered in [`RULES`], and docs/json.md has a row for each name. A rule is a pure function of the
-//! [`Situation`] of a rank. It only claims savings that are certain: a tensor with an unknown layout does not count
-//! towards a saving, and a change that saves nothing has no saving.
+//! [`Situation`] of a rank. It returns what it found and the [`Change`]s to tensors that it proposes; `savings` simulates
+//! them, which gives the saving, and drops what saves too little. Rules only propose changes whose effect is certain: a
+//! tensor with an unknown layout does not count towards a saving. docs/advice/ has a section for each rule.
 
 mod activations_of_layers;
+mod allocate_later;
+pub(super) mod answer;
 mod at_peak;
 mod bf16_weights;
 mod f32_tensors;
 mod fragmentation;
+mod free_after_last_use;
 mod full;
+mod gradients_kept;
 mod grows;
 mod kv_cache;
+mod kv_cache_unused;
+mod l1_residents;
 mod load_cached;
+mod logits;
 mod optimizer_state;
 mod out_of_memory;
 mod padding;
 mod phrases;
+mod reserved_unallocated;
+mod savings;
 mod situation;
 mod tensor_padding;
 mod unexplained;
@@ -29,9 +39,10 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+pub use answer::{Combination, Suggestion, SuggestionGroup, SuggestionTensor};
 pub(super) use situation::{PoolAtPeak, Situation};
 
-use super::answer::{Suggestion, SuggestionGroup, SuggestionTensor};
+use super::analyze::simulation::Change;
 use super::groups::{locations, pattern};
 use super::level::Level;
 use super::statement::Statement;
@@ -41,15 +52,22 @@ use ttmem_model::{PoolId, Sparse, Step, StrId, TensorId};
 const RULES: &[Rule] = &[
     out_of_memory::RULE,
     full::RULE,
+    l1_residents::RULE,
+    free_after_last_use::RULE,
+    allocate_later::RULE,
+    gradients_kept::RULE,
     padding::RULE,
     tensor_padding::RULE,
     weights_kept_twice::RULE,
     weights_expanded::RULE,
     f32_tensors::RULE,
     bf16_weights::RULE,
+    kv_cache_unused::RULE,
     kv_cache::RULE,
+    logits::RULE,
     at_peak::RULE,
     fragmentation::RULE,
+    reserved_unallocated::RULE,
     unexplained::RULE,
     load_cached::RULE,
     grows::RULE,
@@ -62,9 +80,12 @@ const MIN_SHARE: u64 = 1;
 /// Minimum share of the peak, in percent, that counts as large.
 const LARGE_SHARE: u64 = 10;
 /// Maximum number of suggestions in a response.
-const MAX_SUGGESTIONS: usize = 8;
+const MAX_SUGGESTIONS: usize = 10;
+/// The page with a section for each rule.
+const DOCS: &str = "https://github.com/ttmem/ttmem/blob/main/docs/advice/README.md";
 
 /// A rule that finds suggestions of one kind.
+#[derive(Debug)]
 struct Rule {
     /// The names of its findings in the response; most rules have one.
     names: &'static [&'static str],
@@ -72,6 +93,23 @@ struct Rule {
     urgency: Urgency,
     /// Returns the findings for a rank.
     find: fn(&Situation<'_>) -> Vec<Finding>,
+    /// How many of its findings are reported, at most.
+    max: usize,
+}
+
+impl Rule {
+    const fn new(
+        names: &'static [&'static str],
+        urgency: Urgency,
+        find: fn(&Situation<'_>) -> Vec<Finding>,
+    ) -> Self {
+        Self { names, urgency, find, max: usize::MAX }
+    }
+
+    /// The address of its section in the documentation, which is named after its first finding.
+    fn docs(&self) -> String {
+        format!("{DOCS}#{}", self.names.first().unwrap_or(&""))
+    }
 }
 
 /// How urgent a suggestion is, most urgent first.
@@ -100,13 +138,47 @@ struct Finding {
     tensors: Vec<TensorId>,
     /// The steps it is about, in order.
     steps: Vec<Step>,
-    /// The reduction of the pool's peak, in bytes per bank; `None` if unknown.
-    saves: Option<u64>,
+    /// What its changes do to the peak; `None` if it proposes no change whose effect can be computed.
+    effect: Option<Effect>,
+}
+
+/// The changes that a finding proposes, and the sentence about their saving.
+#[derive(Clone, Debug)]
+struct Effect {
+    changes: Vec<Change>,
+    /// The beginning of the sentence: `Storing it as bf16 lowers`.
+    how: String,
+    /// Whether the changed program needs exactly as much memory as the simulation says. If not, it needs at most a
+    /// little less.
+    is_exact: bool,
+    /// A sentence that follows.
+    then: Option<String>,
+    /// The advice if the saving is unknown.
+    otherwise: Option<String>,
+}
+
+impl Effect {
+    fn lowers(how: impl Into<String>, changes: Vec<Change>) -> Self {
+        Self { changes, how: how.into(), is_exact: true, then: None, otherwise: None }
+    }
+
+    /// The saving is approximate, because the change affects more than the simulation knows.
+    fn about(self) -> Self {
+        Self { is_exact: false, ..self }
+    }
+
+    fn then(self, sentence: String) -> Self {
+        Self { then: Some(sentence), ..self }
+    }
+
+    fn otherwise(self, advice: String) -> Self {
+        Self { otherwise: Some(advice), ..self }
+    }
 }
 
 impl Finding {
     fn new(name: &'static str, pool: PoolId, statement: Statement) -> Self {
-        Self { name, pool, statement, tensors: Vec::new(), steps: Vec::new(), saves: None }
+        Self { name, pool, statement, tensors: Vec::new(), steps: Vec::new(), effect: None }
     }
 
     fn tensors(self, tensors: Vec<TensorId>) -> Self {
@@ -117,13 +189,19 @@ impl Finding {
         Self { steps: steps.into_iter().collect(), ..self }
     }
 
-    fn saves(self, saves: Option<u64>) -> Self {
-        Self { saves, ..self }
+    fn effect(self, effect: Effect) -> Self {
+        Self { effect: Some(effect), ..self }
     }
 
-    /// The suggestion in the response. It lists at most `max` tensors, largest first, and at most `max` steps, earliest
-    /// first.
-    fn suggestion(self, situation: &Situation<'_>, urgency: Urgency, max: usize) -> Suggestion {
+    /// The suggestion in the response, with its saving. It lists at most `max` tensors, largest first, and at most `max`
+    /// steps, earliest first.
+    fn suggestion(
+        self,
+        situation: &Situation<'_>,
+        rule: &Rule,
+        saves: Option<u64>,
+        max: usize,
+    ) -> Suggestion {
         let pool = situation.pool_label(self.pool);
         let has_tensors = situation.rank.has_tensors();
         let tensor_count = has_tensors.then_some(self.tensors.len());
@@ -139,12 +217,13 @@ impl Finding {
         steps.truncate(max);
         Suggestion {
             rule: self.name,
-            urgency,
+            docs: rule.docs(),
+            urgency: rule.urgency,
             pool: pool.name.to_owned(),
             message: self.statement.text(),
             statement: self.statement,
-            saves_per_bank: self.saves,
-            saves_bytes: self.saves.and_then(|saves| saves.checked_mul(pool.banks?.into())),
+            saves_per_bank: saves,
+            saves_bytes: saves.and_then(|saves| saves.checked_mul(pool.banks?.into())),
             step,
             steps,
             step_count,
@@ -160,21 +239,37 @@ pub fn suggestion_names() -> impl Iterator<Item = &'static str> {
     RULES.iter().flat_map(|rule| rule.names).copied()
 }
 
+/// The addresses that suggestions link to, one for each rule.
+pub fn suggestion_docs() -> impl Iterator<Item = String> {
+    RULES.iter().map(Rule::docs)
+}
+
 /// The names of the suggestions about memory that grows with every call.
 pub const GROWTH_SUGGESTIONS: &[&str] = grows::RULE.names;
 
-/// The suggestions for a rank, most urgent first, then by saving. Each lists at most `max` tensors and `max` steps.
-pub(super) fn suggestions(situation: &Situation<'_>, max: usize) -> Vec<Suggestion> {
-    let find =
-        |rule: &'static Rule| (rule.find)(situation).into_iter().map(|finding| (rule.urgency, finding));
-    let concerns = |(urgency, finding): &(Urgency, Finding)| {
-        !matches!(urgency, Urgency::Risk | Urgency::Change) || situation.concerns(finding.pool)
+/// What to change in a rank.
+#[derive(Debug, Default)]
+pub(super) struct Advice {
+    /// The suggestions, most urgent first, then by saving.
+    pub suggestions: Vec<Suggestion>,
+    /// What some of them save together.
+    pub combinations: Vec<Combination>,
+}
+
+/// The advice for a rank. Each suggestion lists at most `max` tensors and `max` steps.
+pub(super) fn advice(situation: &Situation<'_>, max: usize) -> Advice {
+    let find = |rule: &'static Rule| (rule.find)(situation).into_iter().map(move |finding| (rule, finding));
+    let concerns = |(rule, finding): &(&'static Rule, Finding)| {
+        !matches!(rule.urgency, Urgency::Risk | Urgency::Change) || situation.concerns(finding.pool)
     };
-    let mut found: Vec<(Urgency, Finding)> = RULES.iter().flat_map(find).filter(concerns).collect();
-    found.sort_by_key(|(urgency, finding)| (*urgency, Reverse(finding.saves)));
-    found.truncate(MAX_SUGGESTIONS);
-    let suggestion = |(urgency, finding): (Urgency, Finding)| finding.suggestion(situation, urgency, max);
-    found.into_iter().map(suggestion).collect()
+    let found = RULES.iter().flat_map(find).filter(concerns).collect();
+    let mut computed = savings::Computed::new(situation, found);
+    computed.rank(MAX_SUGGESTIONS);
+    let combinations = computed.combinations();
+    let suggestions = computed.findings.into_iter();
+    let suggestions =
+        suggestions.map(|found| found.finding.suggestion(situation, found.rule, found.saves, max));
+    Advice { suggestions: suggestions.collect(), combinations }
 }
 
 /// Maximum number of groups of tensors per suggestion.

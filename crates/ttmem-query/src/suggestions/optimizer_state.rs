@@ -2,9 +2,10 @@
 
 use ttmem_model::{Class, TensorId};
 
-use super::{Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
+use super::{Effect, Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
+use crate::analyze::simulation::Change;
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "optimizer_state";
 
@@ -26,14 +27,13 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         let elements = ty.shape.iter().try_fold(1_u64, |all, side| all.checked_mul(*side))?;
         let is_wide = situation.profile.text(ty.dtype) == "torch.float32" && elements >= MIN_ELEMENTS;
         let narrow = elements.saturating_add(elements.div_ceil(ELEMENTS_PER_FACTOR).saturating_mul(4));
-        is_wide.then(|| (tensor, situation.per_bank(tensor).saturating_sub(narrow)))
+        is_wide.then(|| Change::Smaller(tensor, situation.per_bank(tensor).saturating_sub(narrow)))
     };
-    let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_state).filter_map(narrower));
-    if saves.is_none() {
+    let changes: Vec<Change> = situation.ever_in(&pool).filter(is_state).filter_map(narrower).collect();
+    if changes.is_empty() {
         return Vec::new();
     }
-    let how = "An 8-bit optimizer (from bitsandbytes or torchao) lowers";
-    let statement = Statement::new(format!("The optimizer state takes {}.", pool.share(per_bank)))
-        .advice(pool.lowers_about(how, saves));
-    vec![pool.finding(NAME, statement).tensors(alive).saves(saves)]
+    let effect = Effect::lowers("An 8-bit optimizer (from bitsandbytes or torchao) lowers", changes).about();
+    let statement = Statement::new(format!("The optimizer state takes {}.", pool.share(per_bank)));
+    vec![pool.finding(NAME, statement).tensors(alive).effect(effect)]
 }

@@ -10,7 +10,7 @@ use crate::device::is_torch;
 use crate::faults::buffer_kind;
 use crate::words::size;
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Failure, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Failure, find);
 
 const NAME: &str = "out_of_memory";
 

@@ -3,12 +3,13 @@
 use rustc_hash::FxHashMap;
 use ttmem_model::{TensorId, TypeId};
 
-use super::{Finding, PoolAtPeak, Rule, Situation, Statement, Urgency};
+use super::{Effect, Finding, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::reshaping::{Freedom, Reshaping};
+use crate::analyze::simulation::Change;
 use crate::analyze::{padding, tiles};
 use crate::words::{percent, size};
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "padding_over_50";
 
@@ -26,12 +27,14 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(found) = found.filter(|found| is_much(found.padded, found.logical)) else { return Vec::new() };
     let reshaping = Reshaping::new(profile, rank);
     let mut better = BetterShapes::new(situation, &pool);
-    let savings: Vec<(TensorId, u64)> = situation
+    let changes: Vec<Change> = situation
         .ever_in(&pool)
         .filter(|tensor| reshaping.freedom(*tensor) == Freedom::Free)
-        .filter_map(|tensor| Some((tensor, better.of(rank.tensors.ty[tensor.index()]?, tensor)?.saves)))
+        .filter_map(|tensor| {
+            let saves = better.of(rank.tensors.ty[tensor.index()]?, tensor)?.saves;
+            Some(Change::Smaller(tensor, saves))
+        })
         .collect();
-    let saves = situation.fall_of(&pool, savings.into_iter());
     let wasted = found.padded.saturating_sub(found.logical);
     let statement = Statement::new(format!(
         "Padding adds {} to the tensors live at the {} peak: {} of {} on the device.",
@@ -42,10 +45,10 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     ))
     .detail(
         "Tiles are 32x32: shapes whose last two dimensions are multiples of 32 need no padding.".to_owned(),
-    )
-    .advice(pool.lowers("Reshaping to fewer tiles (same elements) lowers", saves));
+    );
+    let effect = Effect::lowers("Reshaping to fewer tiles (same elements) lowers", changes);
     let padded = found.worst.into_iter().map(|(tensor, _)| tensor).collect();
-    vec![pool.finding(NAME, statement).tensors(padded).saves(saves)]
+    vec![pool.finding(NAME, statement).tensors(padded).effect(effect)]
 }
 
 /// A shape with the same elements that needs less padding.

@@ -60,16 +60,6 @@ impl PoolAtPeak<'_> {
         let share = percent(per_bank, self.peak.per_bank);
         format!("{}, {share} of the {} peak", self.label.per_bank(per_bank), self.label.name)
     }
-
-    /// `<how> the peak by 146.3 MiB/bank (1.00 GiB on the device).`
-    pub(super) fn lowers(&self, how: &str, saves: Option<u64>) -> Option<String> {
-        saves.map(|saves| format!("{how} the peak by {}.", self.label.with_total(saves)))
-    }
-
-    /// The same for a change whose exact saving is unknown because it changes what the program does.
-    pub(super) fn lowers_about(&self, how: &str, saves: Option<u64>) -> Option<String> {
-        saves.map(|saves| format!("{how} the peak by about {}.", self.label.with_total(saves)))
-    }
 }
 
 impl Situation<'_> {

@@ -3,9 +3,8 @@
 use ttmem_model::{Layout, PoolId, Profile, Rank, Step, StepNumber, TensorId, TensorType};
 
 use super::phrases::PoolLabel;
-use super::{Finding, MIN_SHARE, Statement};
+use super::{Finding, Statement};
 use crate::analyze::interleaved::Interleaved;
-use crate::analyze::lowered::{self, Saving};
 use crate::analyze::oom::Verdict;
 use crate::analyze::peak::{self, Peak};
 use crate::analyze::{Account, Span};
@@ -109,23 +108,6 @@ impl<'a> Situation<'a> {
     /// The step that allocated a tensor.
     pub(super) fn made_by(&self, tensor: TensorId) -> Option<Step> {
         self.rank.tensors.step.get(tensor.index()).copied().flatten().map(StepNumber::get)
-    }
-
-    /// The reduction of the peak, per bank; `None` if it is too small to report.
-    pub(super) fn fall(&self, pool: &PoolAtPeak<'_>, savings: &[Saving]) -> Option<u64> {
-        let fall = lowered::fall(pool.account, self.span, savings);
-        (fall > pool.account.pool.quantum && pool.is_share(fall, MIN_SHARE)).then_some(fall)
-    }
-
-    /// The reduction of the peak, per bank, if each tensor were smaller by the given bytes during its whole lifetime.
-    pub(super) fn fall_of(
-        &self,
-        pool: &PoolAtPeak<'_>,
-        savings: impl Iterator<Item = (TensorId, u64)>,
-    ) -> Option<u64> {
-        let savings: Vec<Saving> =
-            savings.filter_map(|(tensor, saved)| Saving::of(self.rank, tensor, saved)).collect();
-        self.fall(pool, &savings)
     }
 
     /// The step that brought a pool to its peak.

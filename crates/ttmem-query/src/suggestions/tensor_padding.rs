@@ -10,11 +10,12 @@ use ttmem_model::{Bytes, Profile, StrId, TensorId, TensorType, TypeId};
 
 use super::padding::{BetterShape, BetterShapes};
 use super::phrases::brief;
-use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
+use super::{Effect, Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::reshaping::{Freedom, Reshaping};
+use crate::analyze::simulation::Change;
 use crate::words::{percent, shape};
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule { max: MAX_SHAPES, ..Rule::new(&[NAME], Urgency::Change, find) };
 
 const NAME: &str = "tensor_padding_over_50";
 
@@ -39,16 +40,12 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     }
     much.sort_by_key(|(alike, better)| Reverse(better.saves.saturating_mul(alike.tensors.len() as u64)));
     let reshaping = Reshaping::new(situation.profile, situation.rank);
-    let mut found: Vec<Finding> = much
-        .iter()
+    much.iter()
         .flat_map(|(alike, better)| {
             let proposed = proposed(situation, &pool, &reshaping, alike, better);
             proposed.into_iter().chain(hindered(situation, &pool, &reshaping, alike))
         })
-        .collect();
-    found.sort_by_key(|finding| Reverse(finding.saves));
-    found.truncate(MAX_SHAPES);
-    found
+        .collect()
 }
 
 /// Tensors of one shape and element type that are live at the peak.
@@ -73,14 +70,13 @@ fn proposed(
     let is_alike =
         |tensor: &TensorId| situation.rank.tensors.ty[tensor.index()].is_some_and(|ty| types.contains(&ty));
     let of_shape = situation.ever_in(pool).filter(is_alike).filter(is_free);
-    let saves = situation.fall_of(pool, of_shape.map(|tensor| (tensor, better.saves)))?;
+    let changes = of_shape.map(|tensor| Change::Smaller(tensor, better.saves)).collect();
     let it = if free.len() == 1 { "it" } else { "them" };
     let how = format!("Reshaping {it} to {} (same elements) lowers", brief(&shape(&better.shape)));
-    let lowers = pool.lowers(&how, Some(saves)).unwrap_or_default();
-    let statement = Statement::new(padded_by(situation, alike.ty, &free)?)
-        .advice(format!("{lowers} Only element-wise operations use {it}."));
+    let effect = Effect::lowers(how, changes).then(format!("Only element-wise operations use {it}."));
+    let statement = Statement::new(padded_by(situation, alike.ty, &free)?);
     let finding = pool.finding(NAME, statement).steps(situation.made_by(example));
-    Some(finding.tensors(free).saves(Some(saves)))
+    Some(finding.tensors(free).effect(effect))
 }
 
 /// Names the operations that would have to change for those tensors that cannot be reshaped freely.

@@ -6,7 +6,7 @@ use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency}
 use crate::analyze::live::live_set;
 use crate::analyze::residue::{self, LeftBehind, Who};
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "unexplained";
 

@@ -5,10 +5,11 @@ use ttmem_model::TensorId;
 
 use super::load_cached::made_by_const_eval;
 use super::phrases::by_count;
-use super::{Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
+use super::{Effect, Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
+use crate::analyze::simulation::Change;
 use crate::words::size;
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "weights_expanded";
 
@@ -36,9 +37,9 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let beyond_source = |(tensor, source): &(TensorId, u64)| {
-        (*tensor, situation.per_bank(*tensor).saturating_sub(source.div_ceil(banks)))
+        Change::Smaller(*tensor, situation.per_bank(*tensor).saturating_sub(source.div_ceil(banks)))
     };
-    let saves = situation.fall_of(&pool, expanded.iter().map(beyond_source));
+    let changes = expanded.iter().map(beyond_source).collect();
     let sources = expanded.iter().map(|(_, source)| *source).fold(0, u64::saturating_add);
     let typed = situation.ty(largest).map_or_else(String::new, |ty| format!(", {}", situation.typed(ty)));
     let statement = Statement::new(format!(
@@ -49,12 +50,13 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         by_count(tensors.len(), "takes", "take"),
         pool.share(per_bank),
         situation.name(largest),
-    ))
-    .advice(
-        pool.lowers("Broadcasting the weights at each use, instead of storing them expanded, lowers", saves),
+    ));
+    let effect = Effect::lowers(
+        "Broadcasting the weights at each use, instead of storing them expanded, lowers",
+        changes,
     );
     let finding = pool.finding(NAME, statement).steps(situation.made_by(largest));
-    vec![finding.tensors(tensors).saves(saves)]
+    vec![finding.tensors(tensors).effect(effect)]
 }
 
 /// For each tensor that was computed from arguments, the declared size of those arguments.

@@ -4,11 +4,11 @@ use rustc_hash::FxHashMap;
 use ttmem_model::{Class, Moment, TensorId};
 
 use super::phrases::by_count;
-use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
-use crate::analyze::lowered::Saving;
+use super::{Effect, Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
+use crate::analyze::simulation::Change;
 use crate::analyze::weights;
 
-pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
 const NAME: &str = "weights_kept_twice";
 
@@ -19,7 +19,6 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     if !pool.is_share(per_bank, MIN_SHARE) {
         return Vec::new();
     }
-    let saves = situation.fall(&pool, &savings(situation, &pool));
     let free = by_count(
         twice.len(),
         "Freeing the original after const-eval, if nothing else reads it, lowers",
@@ -32,30 +31,30 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         pool.label.name,
         by_count(twice.len(), "the original takes", "the originals take"),
         pool.share(per_bank),
-    ))
-    .advice(pool.lowers(free, saves));
-    vec![pool.finding(NAME, statement).tensors(twice).saves(saves)]
+    ));
+    let effect = Effect::lowers(free, originals_freed(situation, &pool));
+    vec![pool.finding(NAME, statement).tensors(twice).effect(effect)]
 }
 
-/// The savings from freeing originals. An original can only be freed once its const-eval result is computed; both are
-/// live until then.
-fn savings(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Vec<Saving> {
+/// Originals are freed when everything that is computed from them exists; until then both are live.
+fn originals_freed(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Vec<Change> {
     let rank = situation.rank;
     let in_pool = |tensor: TensorId| rank.tensors.pool.get(tensor.index()) == Some(&pool.account.id);
-    let mut savings: FxHashMap<TensorId, Saving> = FxHashMap::default();
+    let mut freed: FxHashMap<TensorId, Moment> = FxHashMap::default();
     for row in rank.derivations.iter() {
         let is_weight = rank.tensors.class.get(row.source.index()) == Some(&Class::Weight);
-        if let Some(saving) = Saving::of(rank, row.source, situation.per_bank(row.source))
+        let born = |tensor: TensorId| rank.tensors.born.get(tensor.index()).copied();
+        if let Some((original, result)) = born(row.source).zip(born(row.tensor))
             && in_pool(row.source)
             && in_pool(row.tensor)
             && is_weight
         {
-            let both = rank.tensors.born[row.tensor.index()].max(saving.from);
+            let both = original.max(result);
             let is_made = situation.made_by(row.tensor).is_some_and(|step| step >= situation.span.first);
             let from = if is_made { Moment::early(both.position().saturating_add(1)) } else { both };
-            let known = savings.entry(row.source).or_insert(Saving { from, ..saving });
-            known.from = known.from.min(from);
+            let at = freed.entry(row.source).or_insert(from);
+            *at = from.max(*at);
         }
     }
-    savings.into_values().collect()
+    freed.into_iter().map(|(tensor, at)| Change::FreedAt(tensor, at)).collect()
 }

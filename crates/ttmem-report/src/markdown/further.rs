@@ -480,12 +480,16 @@ fn with_advice(section: Section, advice: &str) -> Section {
 
 fn suggestions(rank: &RankSummary) -> Option<Section> {
     let found = &rank.suggestions;
+    let together = |section: Section| match combinations(rank) {
+        Some(text) => section.paragraph(text),
+        None => section,
+    };
     let short = |(number, one): (usize, &Suggestion)| {
         format!("{number}. {} ({})", cell(&one.message, SENTENCE), one.rule)
     };
     let long = |(number, one): (usize, &Suggestion)| short((number, one)) + &tensors(rank, one);
     (!found.is_empty()).then(|| {
-        Section::new("## Suggestions")
+        let section = Section::new("## Suggestions")
             .paragraph(
                 "Most urgent first, then by saving. Each saving assumes that nothing else changes; savings overlap.",
             )
@@ -493,8 +497,16 @@ fn suggestions(rank: &RankSummary) -> Option<Section> {
             .or_short((1..).zip(found).map(short))
             .floors(6, 5)
             .essential(3)
-            .of(found.len(), " (ttmem summary --json has all)")
+            .of(found.len(), " (ttmem summary --json has all)");
+        together(section)
     })
+}
+
+/// What some of the suggestions save together.
+fn combinations(rank: &RankSummary) -> Option<String> {
+    let number = |index: usize| Some((index + 1).to_string());
+    let texts: Vec<String> = rank.combinations.iter().filter_map(|one| one.text(number)).collect();
+    (!texts.is_empty()).then(|| format!("{}.", texts.join("; ")))
 }
 
 /// The tensors that a suggestion refers to, with size and origin.

@@ -252,7 +252,8 @@ impl Page<'_> {
         const SHOWN: usize = 3;
         // The verdict has said what failed, and notes change nothing.
         let is_change = |one: &&Suggestion| matches!(one.urgency, Urgency::Risk | Urgency::Change);
-        let found: Vec<&Suggestion> = self.rank.suggestions.iter().filter(is_change).collect();
+        let all = &self.rank.suggestions;
+        let found: Vec<&Suggestion> = all.iter().filter(is_change).collect();
         if found.is_empty() || self.rank.at.is_some() {
             return;
         }
@@ -265,6 +266,16 @@ impl Page<'_> {
         let more = found.len().saturating_sub(shown);
         if more > 0 {
             out.line(format!("  … and {more} more ({})", self.hints.lines));
+        }
+        let number = |index: usize| {
+            let place = found
+                .iter()
+                .take(shown)
+                .position(|one| all.get(index).is_some_and(|it| std::ptr::eq(*one, it)))?;
+            Some((place + 1).to_string())
+        };
+        for combination in &self.rank.combinations {
+            out.sentence(&combination.text(number).unwrap_or_default(), Style::Plain);
         }
         out.blank();
     }

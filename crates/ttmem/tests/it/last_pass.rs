@@ -180,6 +180,12 @@ fn take_shapes(whole: &mut Value, part: &mut Value) {
             "{proposal:#}\nbut {same:#}"
         );
     }
+    // Combinations with such proposals differ as well.
+    if !of_whole.is_empty() || !of_part.is_empty() {
+        for rank in [&mut *whole, &mut *part] {
+            rank["combinations"].take();
+        }
+    }
     if !of_whole.is_empty() {
         let left = suggestions(whole).len();
         suggestions(part).truncate(left);

@@ -6,8 +6,8 @@ use ttmem_model::{Alias, CallTotals, Carried, CutOut, Derivation, Origin, Seen, 
 use super::*;
 use crate::analyze::{
     caches, chain, clock, contents, effects, expected, fragmentation, held, hot_paths, interleaved, lanes,
-    lowered, main_pool, names, oom, outside, over_time, overlaps, padding, peak, reshaping, residue, scopes,
-    tiles, traced, weights,
+    main_pool, names, oom, outside, over_time, overlaps, padding, peak, reshaping, residue, scopes,
+    simulation, tiles, traced, weights,
 };
 
 /// The number of ids of each table that events use. Not all of these rows exist.
@@ -239,9 +239,13 @@ fn ask(profile: &Profile, rank: &Rank, span: Span) {
         }
         fragmentation::worst_moments(&account, span, 3);
         let tensors = (0..rank.tensors.len()).filter_map(TensorId::new);
-        let savings: Vec<_> =
-            tensors.filter_map(|tensor| lowered::Saving::of(rank, tensor, u64::MAX)).collect();
-        lowered::fall(&account, span, &savings);
+        let change = |(index, tensor)| match index % 3 {
+            0 => simulation::Change::Smaller(tensor, u64::MAX),
+            1 => simulation::Change::AllocatedAt(tensor, Moment::START),
+            _ => simulation::Change::Away(tensor, NEVER, Moment::START),
+        };
+        let changes: Vec<_> = tensors.enumerate().map(change).collect();
+        simulation::Simulation::new(&account, span, &changes).saving(&changes);
         let mut sums = over_time::PaddingOverTime::new(profile, rank, pool);
         for &at in &all {
             sums.at(at);

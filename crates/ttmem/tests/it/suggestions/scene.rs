@@ -264,6 +264,13 @@ impl Scene {
         self.typed_op("ttnn.relu", OpKind::Compute, &[(name, ty)], Some((name, ty)));
     }
 
+    /// A step that makes nothing of operands whose types it knows.
+    pub fn use_typed(&mut self, op: &str, operands: &[(&str, &Of)]) {
+        let operands: Vec<(&str, Option<TypeId>)> =
+            operands.iter().map(|(name, of)| (*name, self.define(of).0)).collect();
+        self.typed_op(op, OpKind::Compute, &operands, None);
+    }
+
     /// A step that makes nothing.
     pub fn run(&mut self, op: &str, operands: &[&str]) -> Step {
         self.op(op, OpKind::Compute, operands, None)
@@ -312,7 +319,12 @@ impl Scene {
 
     /// The next step finds no memory.
     pub fn fail(&mut self, op: &str, pool: &str, fill: impl FnOnce(&mut Fault)) {
-        let step = self.run(op, &[]);
+        self.fail_with(op, &[], pool, fill);
+    }
+
+    /// The same with operands.
+    pub fn fail_with(&mut self, op: &str, operands: &[&str], pool: &str, fill: impl FnOnce(&mut Fault)) {
+        let step = self.run(op, operands);
         let (pool, message) = (self.text(pool), self.text("Out of Memory"));
         let mut fault = Fault {
             kind: FaultKind::OutOfMemory,
