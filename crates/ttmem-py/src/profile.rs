@@ -147,7 +147,7 @@ impl Profile {
     ) -> PyResult<Bound<'py, PyAny>> {
         let rank = rank.map(|rank| word_of("rank", &rank)).transpose()?;
         let text = self.ask_both(py, after, |before, after| {
-            let answer = query::diff(before, after, &DiffRequest { rank })?;
+            let answer = query::diff(before, after, &DiffRequest { rank, top: None })?;
             serde_json::to_string(&answer).map_err(|error| Error::Bug(error.to_string()))
         });
         let text = text.map_err(|error| raised(py, error))?;

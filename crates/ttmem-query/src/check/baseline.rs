@@ -27,7 +27,7 @@ pub(super) fn add(
         )));
     };
     let limit = request.limits.fail_over.unwrap_or(NO_GROWTH);
-    let found = diff(before, after, &DiffRequest { rank: request.rank.clone() })?;
+    let found = diff(before, after, &DiffRequest { rank: request.rank.clone(), top: None })?;
     let is_single = found.ranks.len() == 1 && checked.len() == 1;
     for rank in &found.ranks {
         let same = |checked: &&mut RankChecked| is_single || checked.rank == rank.rank;
