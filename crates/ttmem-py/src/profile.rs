@@ -147,7 +147,7 @@ impl Profile {
     ) -> PyResult<Bound<'py, PyAny>> {
         let rank = rank.map(|rank| word_of("rank", &rank)).transpose()?;
         let text = self.ask_both(py, after, |before, after| {
-            let answer = query::diff(before, after, &DiffRequest { rank })?;
+            let answer = query::diff(before, after, &DiffRequest { rank, top: None })?;
             serde_json::to_string(&answer).map_err(|error| Error::Bug(error.to_string()))
         });
         let text = text.map_err(|error| raised(py, error))?;
@@ -178,9 +178,9 @@ impl Profile {
         let written = |answer| serde_json::to_string(&answer).map_err(|error| Error::Bug(error.to_string()));
         let one = std::slice::from_ref;
         let text = match baseline {
-            None => self.ask(py, |profile| written(query::check(one(profile), None, &request)?)),
+            None => self.ask(py, |profile| written(query::check(one(profile), &[], &request)?)),
             Some(before) => self.ask_both(py, before, |profile, before| {
-                written(query::check(one(profile), Some(before), &request)?)
+                written(query::check(one(profile), one(before), &request)?)
             }),
         };
         let text = text.map_err(|error| raised(py, error))?;

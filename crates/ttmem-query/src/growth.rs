@@ -191,12 +191,16 @@ pub(super) fn find(
     best
 }
 
-/// The growth of the sessions of a rank, which have phases instead of tensors: the session that grows most.
+/// The growth of the sessions of a rank, which have phases instead of tensors: the session that grows most. If none grows,
+/// the one that changes most.
 pub(super) fn of_phases(profile: &Profile, rank: &Rank) -> Option<GrowthSummary> {
     let sessions = phases::session_summaries(profile, rank, &super::level::Thresholds::default());
     let grown =
         sessions.into_iter().filter_map(|session| Some((session.growth?, session.device_memory_bytes)));
-    let (growth, capacity) = grown.max_by_key(|(growth, _)| growth.per_iteration_bytes)?;
+    let Some((growth, capacity)) = grown.max_by_key(|(growth, _)| growth.per_iteration_bytes) else {
+        let (phase, iterations, bytes) = phases::change_per_iteration(profile, rank)?;
+        return steady_phases(phase, usize::try_from(iterations).ok()?, u64::try_from(bytes).unwrap_or(0));
+    };
     let bytes = u64::try_from(growth.per_iteration_bytes).ok()?;
     let measured = usize::try_from(growth.iterations).ok()?;
     let full = growth.iterations_left.map(|left| full_after(left, GrowthUnit::Iteration));
@@ -224,6 +228,31 @@ pub(super) fn of_phases(profile: &Profile, rank: &Rank) -> Option<GrowthSummary>
         survivor_count: 0,
         statement: Statement::new(headline).detail(full),
         caveats: vec!["The input has phases only, so the tensors that stay are unknown.".to_owned()],
+    })
+}
+
+/// Iterations whose mean change is too small or too irregular to be growth.
+fn steady_phases(phase: String, measured: usize, bytes: u64) -> Option<GrowthSummary> {
+    let after = brief_line(&phase, MAX_CHARS);
+    let headline = format!("Memory does not grow over {measured} iterations (after {after}).");
+    Some(GrowthSummary {
+        verdict: GrowthVerdict::Steady,
+        unit: GrowthUnit::Iteration,
+        of: Some(phase),
+        iterations: measured.checked_add(2)?,
+        pool: None,
+        per_iteration_per_bank: None,
+        per_iteration_bytes: Some(bytes),
+        since_iteration: None,
+        measured_iterations: measured,
+        warm_up_iterations: None,
+        warm_up_per_bank: None,
+        capacity_per_bank: None,
+        iterations_left: None,
+        survivors: Vec::new(),
+        survivor_count: 0,
+        statement: Statement::new(headline),
+        caveats: Vec::new(),
     })
 }
 

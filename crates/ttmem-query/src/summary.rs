@@ -127,7 +127,7 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
 }
 
 /// The requested ranks, in the order of a summary.
-pub(super) fn selected<'a>(profiles: &'a [Profile], request: &Request) -> Vec<(&'a Profile, &'a Rank)> {
+fn selected<'a>(profiles: &'a [Profile], request: &Request) -> Vec<(&'a Profile, &'a Rank)> {
     let is_wanted = |profile: &Profile, rank: &Rank| {
         let label = rank.label.map(|label| profile.text(label));
         request.rank.as_deref().is_none_or(|wanted| is_rank(label, wanted)) && request.process.takes(rank)

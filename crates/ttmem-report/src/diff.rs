@@ -13,8 +13,8 @@ use super::units::{change, count, size};
 
 /// Longer lines are hard to read.
 const WIDEST: usize = 120;
-/// The number of changes on a terminal, and in Markdown.
-const MAX_CHANGES: usize = 10;
+/// The number of changes of a rank on a terminal and in Markdown, unless another one is given.
+pub const MAX_CHANGES: usize = 10;
 /// Characters of a name or a description in Markdown.
 const MAX_TEXT: usize = 80;
 
@@ -85,13 +85,14 @@ fn changes(rank: &RankDiff, top: usize, out: &mut Text) {
         ("where", Align::Flexible),
     ])
     .optional(&[4]);
+    let all = rank.changes.len() + rank.further_changes;
     for row in rank.changes.iter().take(top) {
         table.row([effect(row), row.pool.clone(), row.title.clone(), row.detail.clone(), place(row)]);
     }
     out.table(&table);
-    let more = rank.changes.len().saturating_sub(top);
+    let more = all.saturating_sub(top);
     if more > 0 {
-        out.line(format!("  … and {} more (--top {} lists them)", count(more as u64), rank.changes.len()));
+        out.line(format!("  … and {} more (--top {} lists them)", count(more as u64), all));
     }
 }
 
@@ -207,11 +208,12 @@ pub fn diff_markdown(answer: &Diff, top: Option<usize>, out: &mut dyn Write) -> 
 fn markdown_changes(rank: &RankDiff, top: usize, out: &mut dyn Write) -> io::Result<()> {
     if !rank.changes.is_empty() {
         writeln!(out, "| at the peak | pool | what | difference | where |\n|---:|---|---|---|---|")?;
+        let all = rank.changes.len() + rank.further_changes;
         for row in rank.changes.iter().take(top) {
             let cells = [&row.pool, &row.title, &row.detail, &place(row)].map(|text| cell(text, MAX_TEXT));
             writeln!(out, "| {} | {} |", effect(row), cells.join(" | "))?;
         }
-        let more = rank.changes.len().saturating_sub(top);
+        let more = all.saturating_sub(top);
         if more > 0 {
             writeln!(out, "\n… and {} more.", count(more as u64))?;
         }

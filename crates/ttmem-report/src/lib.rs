@@ -25,7 +25,7 @@ mod units;
 use std::io::{self, Write};
 
 pub use check::{check, check_github, check_json, check_junit, check_markdown};
-pub use diff::{diff, diff_json, diff_markdown};
+pub use diff::{MAX_CHANGES as MAX_DIFF_CHANGES, diff, diff_json, diff_markdown};
 pub use flame::{flame_folded, flame_svg};
 pub use line::{headline, live};
 pub use markdown::{MarkdownSize, main_rank, markdown, title_of};

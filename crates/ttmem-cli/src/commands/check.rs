@@ -115,13 +115,21 @@ pub(crate) fn run(args: &Check) -> Result<u8> {
     if opened.profiles.is_empty() {
         return Ok(opened.exit_code);
     }
-    let baseline = args.baseline.as_deref().map(open).transpose()?;
     // Two captures of the same program may be one input.
-    let profiles: Vec<Profile> = read::complete(opened.profiles).into_iter().flatten().collect();
+    let complete = |profiles| -> Vec<Profile> { read::complete(profiles).into_iter().flatten().collect() };
+    let profiles = complete(opened.profiles);
+    let mut baseline = Vec::new();
+    if let Some(file) = args.baseline.as_deref() {
+        let opened = reading::open_each(&reading::expanded(&[file]), open)?;
+        if opened.exit_code != 0 {
+            return Ok(opened.exit_code);
+        }
+        baseline = complete(opened.profiles);
+    }
     let request = CheckRequest { limits, rank: args.rank.clone(), run: args.run };
-    let answer = query::check(&profiles, baseline.as_ref(), &request)?;
+    let answer = query::check(&profiles, &baseline, &request)?;
     console::warn(&answer.source);
-    if let Some(baseline) = &baseline {
+    for baseline in &baseline {
         console::warn_of(&baseline.source.file, &baseline.warnings);
     }
     print(args, &answer)?;

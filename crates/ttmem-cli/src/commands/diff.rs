@@ -67,7 +67,8 @@ pub(crate) fn run(args: &Diff) -> Result<u8> {
     for profile in [&before, &after] {
         console::warn_of(&profile.source.file, &profile.warnings);
     }
-    let answer = query::diff(&before, &after, &DiffRequest { rank: args.rank.clone() })?;
+    let top = args.top.or((!args.json).then_some(report::MAX_DIFF_CHANGES));
+    let answer = query::diff(&before, &after, &DiffRequest { rank: args.rank.clone(), top })?;
     if args.json {
         console::print(|out| report::diff_json(&answer, out))?;
     } else if args.markdown {

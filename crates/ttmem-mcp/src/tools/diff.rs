@@ -37,7 +37,7 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     let (a, b) = (call.profile("a")?, call.profile("b")?);
     let rank = call.arguments.text("rank")?;
     let page = Page::of(&call.arguments, &("diff", &a.handle, &b.handle, rank))?;
-    let request = DiffRequest { rank: rank.map(str::to_owned) };
+    let request = DiffRequest { rank: rank.map(str::to_owned), top: None };
     let answer = query::diff(only(&a)?, only(&b)?, &request)?;
     let Some(first) = answer.ranks.first() else {
         return Err(Failure::new("the profiles have no rank in common; open profiles of the same program"));

@@ -1,6 +1,6 @@
 //! The comparison with a baseline: how much each peak grew.
 
-use ttmem_model::{Error, Profile, Result};
+use ttmem_model::{Error, Profile, Rank, Result};
 
 use super::{CheckKind, CheckRequest, HeldRow, LimitChecked, Outcome, RankChecked, SourceLine};
 use crate::about::Extent;
@@ -15,38 +15,92 @@ const NO_GROWTH: GrowthLimit = GrowthLimit::Bytes(0);
 
 /// Adds a limit for each pool of the baseline, except those that were only sampled.
 pub(super) fn add(
-    before: &Profile,
+    befores: &[Profile],
     profiles: &[Profile],
     request: &CheckRequest,
     checked: &mut [RankChecked],
 ) -> Result<()> {
-    let [after] = profiles else {
-        return Err(Error::Usage(format!(
-            "a baseline is compared with one file, and there are {}; check them one by one",
-            profiles.len()
-        )));
-    };
+    if let ([before], [after]) = (befores, profiles) {
+        return compare(before, after, request, checked);
+    }
+    // Several files belong to several ranks.
+    let before_labels = befores.iter().map(labels).collect::<Result<Vec<_>>>()?;
+    let after_labels = profiles.iter().map(labels).collect::<Result<Vec<_>>>()?;
+    for (after, labels) in profiles.iter().zip(&after_labels) {
+        let same = before_labels.iter().position(|other| labels.iter().any(|label| other.contains(label)));
+        match same {
+            Some(index) if labels.iter().any(|label| is_wanted(label, request)) => {
+                compare(&befores[index], after, request, checked)?;
+            }
+            Some(_) => {}
+            None => not_in_baseline(labels, request, checked),
+        }
+    }
+    let is_other = |label: &&String| after_labels.iter().all(|labels| !labels.contains(label));
+    let only_before: Vec<String> = before_labels
+        .iter()
+        .filter(|labels| labels.iter().all(|label| is_other(&label)))
+        .flatten()
+        .cloned()
+        .collect();
+    only_in_baseline(&only_before, request, checked);
+    Ok(())
+}
+
+/// The ranks of one of several files.
+fn labels(profile: &Profile) -> Result<Vec<String>> {
+    let ranks = profile.ranks.iter().filter(|rank| rank.has_content());
+    let label = |rank: &Rank| rank.label.map(|label| profile.text(label).to_owned());
+    ranks.map(label).collect::<Option<_>>().ok_or_else(|| {
+        Error::Usage(format!(
+            "a baseline is compared with one file, or rank by rank, and {} does not have the number of its rank; check \
+             the files one by one",
+            profile.source.file
+        ))
+    })
+}
+
+fn is_wanted(label: &str, request: &CheckRequest) -> bool {
+    request.rank.as_ref().is_none_or(|wanted| wanted == label)
+}
+
+fn not_in_baseline(labels: &[String], request: &CheckRequest, checked: &mut [RankChecked]) {
     let limit = request.limits.fail_over.unwrap_or(NO_GROWTH);
-    let found = diff(before, after, &DiffRequest { rank: request.rank.clone() })?;
+    for label in labels.iter().filter(|label| is_wanted(label, request)) {
+        let same = |rank: &&mut RankChecked| rank.rank.as_deref().unwrap_or("0") == label;
+        if let Some(rank) = checked.iter_mut().find(same) {
+            rank.limits.push(unknown("baseline", limit, format!("The baseline has no rank {label}.")));
+        }
+    }
+}
+
+fn only_in_baseline(labels: &[String], request: &CheckRequest, checked: &mut [RankChecked]) {
+    let limit = request.limits.fail_over.unwrap_or(NO_GROWTH);
+    for label in labels.iter().filter(|label| is_wanted(label, request)) {
+        if let Some(first) = checked.first_mut() {
+            let message = format!("Only the baseline has rank {label}.");
+            first.limits.push(unknown("baseline", limit, message));
+        }
+    }
+}
+
+/// Compares two files.
+fn compare(
+    before: &Profile,
+    after: &Profile,
+    request: &CheckRequest,
+    checked: &mut [RankChecked],
+) -> Result<()> {
+    let limit = request.limits.fail_over.unwrap_or(NO_GROWTH);
+    let found = diff(before, after, &DiffRequest { rank: request.rank.clone(), top: None })?;
     let is_single = found.ranks.len() == 1 && checked.len() == 1;
     for rank in &found.ranks {
         let same = |checked: &&mut RankChecked| is_single || checked.rank == rank.rank;
         let Some(checked) = checked.iter_mut().find(same) else { continue };
         checked.limits.extend(of_rank(rank, limit));
     }
-    let is_wanted = |label: &&String| request.rank.as_ref().is_none_or(|wanted| wanted == *label);
-    for label in found.only_after.iter().filter(is_wanted) {
-        let same = |rank: &&mut RankChecked| rank.rank.as_deref().unwrap_or("0") == label;
-        if let Some(rank) = checked.iter_mut().find(same) {
-            rank.limits.push(unknown("baseline", limit, format!("The baseline has no rank {label}.")));
-        }
-    }
-    for label in found.only_before.iter().filter(is_wanted) {
-        if let Some(first) = checked.first_mut() {
-            let message = format!("Only the baseline has rank {label}.");
-            first.limits.push(unknown("baseline", limit, message));
-        }
-    }
+    not_in_baseline(&found.only_after, request, checked);
+    only_in_baseline(&found.only_before, request, checked);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The value that a limit is compared with, from the summary of a rank.
 
-use ttmem_model::{Profile, Rank, Step};
+use ttmem_model::Step;
 
 use super::limits::{KEYS, Limit, Measure};
 use super::names::{listed, nearest};
@@ -9,7 +9,6 @@ use crate::about::Extent;
 use crate::analyze::phases::base_name;
 use crate::answer::{Oom, PoolMoment, PoolSummary, RankSummary};
 use crate::l1::L1Moment;
-use crate::phases::change_per_iteration;
 use crate::summary::RunFilter;
 use crate::words::{brief_line, percent, size};
 
@@ -62,8 +61,6 @@ pub(super) struct Value {
 
 /// A rank that is checked.
 pub(super) struct Checking<'a> {
-    pub profile: &'a Profile,
-    pub rank: &'a Rank,
     pub summary: &'a RankSummary,
     pub run: RunFilter,
 }
@@ -367,10 +364,6 @@ impl Checking<'_> {
         if self.run != RunFilter::All {
             return Found::Unknown("Growth is measured over all runs; remove --run.".into());
         }
-        if let Some((phase, iterations, bytes)) = change_per_iteration(self.profile, self.rank) {
-            let each = format!("each iteration that ends with {}", brief_line(&phase, MAX_NAME));
-            return self.grown(&each, iterations, bytes, (DRAM, Extent::Device));
-        }
         let Some(growth) = &self.summary.growth else {
             return Found::Unknown(
                 "Growth needs at least six iterations: calls of a model or of a named part, repeated phases, or \
@@ -378,14 +371,21 @@ impl Checking<'_> {
                     .into(),
             );
         };
-        let pool = growth.pool.as_deref().unwrap_or(DRAM);
-        let extent = self.summary.pools.get(pool).map_or(Extent::Device, |pool| pool.extent);
+        // Phases are measured on the device, and their input names no pool.
+        let (pool, extent) = match growth.pool.as_deref() {
+            Some(pool) => (pool, self.summary.pools.get(pool).map_or(Extent::Device, |pool| pool.extent)),
+            None => (DRAM, Extent::Device),
+        };
         let unit = growth.unit.name();
         let each = match growth.of.as_deref() {
+            Some(phase) if growth.pool.is_none() => {
+                format!("each {unit} that ends with {}", brief_line(phase, MAX_NAME))
+            }
             Some(of) => format!("each {unit} of {}", brief_line(of, MAX_NAME)),
             None => format!("each {unit}"),
         };
-        let bytes = i64::try_from(growth.per_iteration_per_bank.unwrap_or(0)).unwrap_or(i64::MAX);
+        let bytes = growth.per_iteration_per_bank.or(growth.per_iteration_bytes).unwrap_or(0);
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let iterations = growth.measured_iterations as u64;
         self.grown(&each, iterations, bytes, (pool, extent))
     }

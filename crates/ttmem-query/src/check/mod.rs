@@ -13,6 +13,7 @@ pub use limits::CheckLimits;
 pub use rows::{HeldRow, SourceLine};
 
 use std::cmp::Reverse;
+use std::path::Path;
 
 use serde::Serialize;
 use ttmem_model::words::counted;
@@ -21,7 +22,7 @@ use ttmem_model::{Profile, Result, Step};
 use super::about::Extent;
 use super::answer::{RankSummary, SourceSummary};
 use super::diff::DiffSource;
-use super::summary::{Request, RunFilter, selected, summary};
+use super::summary::{Request, RunFilter, summary};
 use super::words::size;
 use limits::{Amount, Limit};
 use measure::{Checking, Found, Value, signed};
@@ -154,21 +155,18 @@ pub struct LimitChecked {
     pub advice: Option<String>,
 }
 
-/// Compares inputs with limits, and their peaks with those of a baseline.
-pub fn check(profiles: &[Profile], baseline: Option<&Profile>, request: &CheckRequest) -> Result<Checked> {
+/// Compares inputs with limits, and their peaks with those of a baseline: one file, or the files of several ranks.
+pub fn check(profiles: &[Profile], baseline: &[Profile], request: &CheckRequest) -> Result<Checked> {
     let asked = Request { rank: request.rank.clone(), run: request.run, ..Request::default() };
     let found = summary(profiles, &asked)?;
-    let ranks: Vec<Checking<'_>> = selected(profiles, &asked)
-        .into_iter()
-        .zip(&found.ranks)
-        .map(|((profile, rank), summary)| Checking { profile, rank, summary, run: request.run })
-        .collect();
+    let ranks: Vec<Checking<'_>> =
+        found.ranks.iter().map(|summary| Checking { summary, run: request.run }).collect();
     let mut checked: Vec<RankChecked> = ranks.iter().map(|rank| of_rank(rank.summary)).collect();
     for limit in &request.limits.limits {
         add(limit, &request.limits.limits, &ranks, &mut checked);
     }
-    if let Some(before) = baseline {
-        baseline::add(before, profiles, request, &mut checked)?;
+    if !baseline.is_empty() {
+        baseline::add(baseline, profiles, request, &mut checked)?;
     }
     for (rank, checking) in checked.iter_mut().zip(&ranks) {
         rank.limits.sort_by_key(|limit| Reverse(limit.result));
@@ -179,7 +177,7 @@ pub fn check(profiles: &[Profile], baseline: Option<&Profile>, request: &CheckRe
     Ok(answer(found.source, baseline, checked))
 }
 
-fn answer(source: SourceSummary, baseline: Option<&Profile>, ranks: Vec<RankChecked>) -> Checked {
+fn answer(source: SourceSummary, baseline: &[Profile], ranks: Vec<RankChecked>) -> Checked {
     let all = || ranks.iter().flat_map(|rank| &rank.limits).map(|limit| limit.result);
     let count = |wanted: Outcome| all().filter(|result| *result == wanted).count();
     let (passed, failed, unknown) = (count(Outcome::Passed), count(Outcome::Failed), count(Outcome::Unknown));
@@ -191,12 +189,18 @@ fn answer(source: SourceSummary, baseline: Option<&Profile>, ranks: Vec<RankChec
         failed,
         unknown,
         source,
-        baseline: baseline.map(|profile| DiffSource {
-            file: profile.source.file.clone(),
-            format: profile.source.format.clone(),
+        baseline: baseline.first().map(|first| DiffSource {
+            file: file_of(baseline, &first.source.file),
+            format: first.source.format.clone(),
         }),
         ranks,
     }
+}
+
+/// The file of a baseline; the folder of several files.
+fn file_of(baseline: &[Profile], first: &str) -> String {
+    let folder = Path::new(first).parent().filter(|folder| baseline.len() > 1 && *folder != Path::new(""));
+    folder.map_or_else(|| first.to_owned(), |folder| folder.display().to_string())
 }
 
 fn verdict(passed: usize, failed: usize, unknown: usize) -> String {

@@ -3,15 +3,16 @@
 //! First, changes with equal ids are collected: a program has millions of tensors, but few operations and types. The rest
 //! works with texts.
 
-use std::collections::BTreeSet;
+use std::hash::Hasher;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use ttmem_model::{
-    Class, Moment, OpId, PoolId, Rank, ScopeId, Step, StepNumber, StrId, TensorId, TypeId, difference,
+    Class, OpId, PoolId, Rank, ScopeId, Step, StepNumber, StrId, TensorId, TypeId, difference,
 };
 
 use super::sentences::{detail, title};
-use super::{ChangeRow, MovedFrom, TensorSide};
+use super::side::Shown;
+use super::{ChangeRow, MovedFrom};
 use crate::analyze::diff::{Both, Change, ChangeKind, Compared, Side};
 
 /// At least this many operations in one place are an insertion; fewer are single operations.
@@ -19,33 +20,54 @@ const MIN_BLOCK: usize = 3;
 /// At least this many tensors whose dimensions have changed by the same factor are one change.
 const MIN_SCALED: usize = 2;
 
-/// The changes as rows, the largest effect first.
-pub(super) fn rows(sides: &Both<Side<'_>>, compared: &Compared) -> Vec<ChangeRow> {
-    let mut facts =
-        Facts { sides: *sides, compared, prefixes: sides.map(prefixes), part_at: FxHashMap::default() };
-    let groups = equal_ids(sides, &compared.changes);
-    facts.part_at = facts.parts_by_place(&groups);
-    let mut merged: FxHashMap<Key, Group> = FxHashMap::default();
-    let mut order: Vec<Key> = Vec::new();
-    for group in groups {
-        let key = facts.key(&group);
-        merged
-            .entry(key.clone())
-            .or_insert_with(|| {
-                order.push(key);
-                Group::empty(&group)
-            })
-            .add(group);
+/// The changes of a rank, similar ones together, the largest effect on a peak first.
+pub(super) struct Changes<'a> {
+    facts: Facts<'a>,
+    groups: Vec<(Key<'a>, Group)>,
+}
+
+impl<'a> Changes<'a> {
+    pub fn of(sides: &Both<Side<'a>>, compared: &'a Compared) -> Self {
+        let mut facts =
+            Facts { sides: *sides, compared, prefixes: sides.map(prefixes), part_at: FxHashMap::default() };
+        let equal = equal_ids(sides, &compared.changes);
+        facts.part_at = facts.parts_by_place(&equal);
+        let mut groups = facts.merged(equal);
+        let size = |group: &Group| group.size.before.max(group.size.after);
+        groups.sort_by(|(_, a), (_, b)| {
+            let effect = |group: &Group| group.effect().unsigned_abs();
+            effect(b).cmp(&effect(a)).then(size(b).cmp(&size(a))).then(a.kind.cmp(&b.kind))
+        });
+        Self { facts, groups }
     }
-    let groups = order.into_iter().filter_map(|key| merged.remove(&key).map(|group| (key, group)));
-    let groups = scaled_alone_are_single(groups.collect(), &facts);
-    let mut rows: Vec<ChangeRow> = groups.iter().map(|(key, group)| facts.row(key, group)).collect();
-    let size = |row: &ChangeRow| row.before_per_bank.max(row.after_per_bank);
-    rows.sort_by(|a, b| {
-        let effect = |row: &ChangeRow| row.effect_per_bank.unsigned_abs();
-        effect(b).cmp(&effect(a)).then(size(b).cmp(&size(a))).then(a.kind.cmp(&b.kind))
-    });
-    rows
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The first rows.
+    pub fn rows(&self, max: usize) -> Vec<ChangeRow> {
+        self.groups.iter().take(max).map(|(key, group)| self.facts.row(key, group)).collect()
+    }
+
+    /// The first row with an effect on a pool in one direction.
+    pub fn first_on(&self, pool: &str, sign: i64) -> Option<ChangeRow> {
+        let is_it = |(_, group): &&(Key<'_>, Group)| {
+            group.effect().signum() == sign && self.facts.pool(group.first()) == pool
+        };
+        self.groups.iter().find(is_it).map(|(key, group)| self.facts.row(key, group))
+    }
+
+    /// The sum of all effects on the compared peak of a pool.
+    pub fn effect_on(&self, pool: &str) -> i64 {
+        let effect = |(_, group): &(Key<'_>, Group)| {
+            let here = if self.facts.pool(group.first()) == pool { group.effect() } else { 0 };
+            let left = self.facts.moved_from(group).filter(|from| from.pool == pool);
+            here.saturating_add(left.map_or(0, |from| from.effect_per_bank))
+        };
+        self.groups.iter().map(effect).fold(0, i64::saturating_add)
+    }
 }
 
 /// Changes of the same kind.
@@ -58,13 +80,15 @@ pub(super) struct Group {
 }
 
 impl Group {
-    fn empty(of: &Self) -> Self {
-        Self { kind: of.kind, tensors: Vec::new(), at_peak: Both::default(), size: Both::default() }
-    }
-
     /// The tensors that stand for the others.
     pub fn first(&self) -> Both<Option<TensorId>> {
         self.tensors.first().copied().unwrap_or_default()
+    }
+
+    /// The effect on the compared peak of the pool; that of the second input, if they differ.
+    fn effect(&self) -> i64 {
+        let before = if self.kind == ChangeKind::Pool { 0 } else { self.at_peak.before };
+        difference(self.at_peak.after, before)
     }
 
     fn add(&mut self, other: Self) {
@@ -133,38 +157,45 @@ fn equal_ids(sides: &Both<Side<'_>>, changes: &[Change]) -> Vec<Group> {
 }
 
 /// What the tensors of a row have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key<'a> {
     /// They belong to a part of the program that the other input does not have.
-    Part(ChangeKind, String, String),
+    Part(ChangeKind, &'a str, &'a str),
     /// They are allocated by operations that were added or removed in one place.
-    Block(ChangeKind, String, usize),
+    Block(ChangeKind, &'a str, usize),
     /// Their dimensions have changed by the same factor.
-    Scaled(String, u64, u64),
+    Scaled(&'a str, u64, u64),
     /// They have similar names and equal types.
-    Alike(ChangeKind, String, Box<Alike>),
+    Alike(ChangeKind, &'a str, Alike<'a>),
 }
 
-/// The texts of similar tensors, without digits in names.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Alike {
-    what: Both<Option<String>>,
-    shape: Both<Option<Vec<u64>>>,
-    dtype: Both<Option<String>>,
+/// What similar tensors have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Alike<'a> {
+    /// The hash of the name, module, location or operation, without digits.
+    what: Both<Option<u64>>,
+    shape: Both<Option<&'a [u64]>>,
+    dtype: Both<Option<&'a str>>,
     class: Option<Class>,
     /// Tensors without any type are alike only if they have the same size.
     bytes: Both<Option<u64>>,
 }
 
+fn without_digits(text: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    text.bytes().filter(|byte| !byte.is_ascii_digit()).for_each(|byte| hasher.write_u8(byte));
+    hasher.finish()
+}
+
 /// The names of a rank's tensors, operations and modules, with all their dotted beginnings.
-fn prefixes(side: Side<'_>) -> FxHashSet<String> {
+fn prefixes(side: Side<'_>) -> FxHashSet<&str> {
     let scopes = side.rank.scopes.name.iter().copied();
-    let names: BTreeSet<StrId> = side.rank.tensors.name.iter().flatten().copied().chain(scopes).collect();
-    let mut all = FxHashSet::default();
-    for name in names {
+    let names = side.rank.tensors.name.iter().flatten().copied().chain(scopes);
+    let (mut known, mut all) = (FxHashSet::<StrId>::default(), FxHashSet::default());
+    for name in names.filter(|name| known.insert(*name)) {
         let name = side.profile.text(name);
-        all.extend(name.match_indices('.').map(|(end, _)| name[..end].to_owned()));
-        all.insert(name.to_owned());
+        all.extend(name.match_indices('.').map(|(end, _)| &name[..end]));
+        all.insert(name);
     }
     all
 }
@@ -172,13 +203,37 @@ fn prefixes(side: Side<'_>) -> FxHashSet<String> {
 pub(super) struct Facts<'a> {
     pub sides: Both<Side<'a>>,
     compared: &'a Compared,
-    prefixes: Both<FxHashSet<String>>,
+    prefixes: Both<FxHashSet<&'a str>>,
     /// The new part of the program at a place where operations were added or removed.
-    part_at: FxHashMap<(ChangeKind, usize), String>,
+    part_at: FxHashMap<(ChangeKind, usize), &'a str>,
 }
 
-impl Facts<'_> {
-    fn parts_by_place(&self, groups: &[Group]) -> FxHashMap<(ChangeKind, usize), String> {
+impl<'a> Facts<'a> {
+    /// Similar groups as one, in the order of their first changes.
+    fn merged(&self, groups: Vec<Group>) -> Vec<(Key<'a>, Group)> {
+        let mut known: FxHashMap<Key<'a>, usize> = FxHashMap::default();
+        let mut merged: Vec<(Key<'a>, Group)> = Vec::new();
+        for group in groups {
+            let key = self.key(&group);
+            match known.get(&key) {
+                Some(index) => merged[*index].1.add(group),
+                None => {
+                    known.insert(key, merged.len());
+                    merged.push((key, group));
+                }
+            }
+        }
+        let single = |(key, group): (Key<'a>, Group)| match key {
+            // A single tensor with another shape is a row with a name, not a factor.
+            Key::Scaled(pool, ..) if group.tensors.len() < MIN_SCALED => {
+                (self.alike(&group, pool, &self.shown(group.first())), group)
+            }
+            _ => (key, group),
+        };
+        merged.into_iter().map(single).collect()
+    }
+
+    fn parts_by_place(&self, groups: &[Group]) -> FxHashMap<(ChangeKind, usize), &'a str> {
         let mut parts = FxHashMap::default();
         for group in groups.iter().filter(|group| group.kind.is_one_sided()) {
             let part = self.new_part(&self.shown(group.first()));
@@ -189,15 +244,15 @@ impl Facts<'_> {
         parts
     }
 
-    fn key(&self, group: &Group) -> Key {
+    fn key(&self, group: &Group) -> Key<'a> {
         let (sides, pool) = (self.shown(group.first()), self.pool(group.first()));
         match group.kind {
             ChangeKind::Appeared | ChangeKind::Vanished => {
                 // Operations next to those of a new layer, such as its activation function, belong to it.
-                let next_to = || self.part_at.get(&(group.kind, self.block(group, 1)?)).cloned();
+                let next_to = || self.part_at.get(&(group.kind, self.block(group, 1)?)).copied();
                 let part = self.new_part(&sides).or_else(next_to);
-                let part = part.map(|part| Key::Part(group.kind, pool.clone(), part));
-                let block = || Some(Key::Block(group.kind, pool.clone(), self.block(group, MIN_BLOCK)?));
+                let part = part.map(|part| Key::Part(group.kind, pool, part));
+                let block = || Some(Key::Block(group.kind, pool, self.block(group, MIN_BLOCK)?));
                 part.or_else(block).unwrap_or_else(|| self.alike(group, pool, &sides))
             }
             ChangeKind::Resized => match scale(&sides) {
@@ -208,37 +263,33 @@ impl Facts<'_> {
         }
     }
 
-    fn alike(&self, group: &Group, pool: String, sides: &Both<Option<TensorSide>>) -> Key {
-        let what = |side: &Option<TensorSide>| {
-            let side = side.as_ref()?;
-            let text =
-                side.made_in.as_ref().or(side.name.as_ref()).or(side.loc.as_ref()).or(side.op.as_ref())?;
-            Some(text.chars().filter(|letter| !letter.is_ascii_digit()).collect())
+    fn alike(&self, group: &Group, pool: &'a str, sides: &Both<Option<Shown<'a>>>) -> Key<'a> {
+        let what = |side: Option<Shown<'_>>| {
+            let side = side?;
+            side.made_in.or(side.name).or(side.loc).or(side.op).map(without_digits)
         };
         let alike = Alike {
-            what: sides.as_ref().map(what),
-            shape: sides.as_ref().map(|side| side.as_ref()?.shape.clone()),
-            dtype: sides.as_ref().map(|side| side.as_ref()?.dtype.clone()),
+            what: sides.map(what),
+            shape: sides.map(|side| side?.shape),
+            dtype: sides.map(|side| side?.dtype),
             class: self.class(group.first()),
-            bytes: sides
-                .as_ref()
-                .map(|side| side.as_ref().filter(|side| side.shape.is_none()).and_then(|side| side.per_bank)),
+            bytes: sides.map(|side| side.filter(|side| side.shape.is_none())?.per_bank),
         };
-        Key::Alike(group.kind, pool, Box::new(alike))
+        Key::Alike(group.kind, pool, alike)
     }
 
     /// The shortest beginning of the tensor's name or module that the other input does not have, if it is more than the
     /// name itself.
-    fn new_part(&self, sides: &Both<Option<TensorSide>>) -> Option<String> {
+    fn new_part(&self, sides: &Both<Option<Shown<'a>>>) -> Option<&'a str> {
         let (side, others) = match sides {
             Both { after: Some(side), .. } => (side, &self.prefixes.before),
             Both { before: Some(side), .. } => (side, &self.prefixes.after),
             Both { before: None, after: None } => return None,
         };
-        let name = side.made_in.as_ref().or(side.name.as_ref())?;
+        let name = side.made_in.or(side.name)?;
         let ends = name.match_indices('.').map(|(end, _)| end).chain([name.len()]);
         let part = ends.map(|end| &name[..end]).find(|part| !others.contains(*part))?;
-        (part.len() < name.len() || side.made_in.is_some()).then(|| part.to_owned())
+        (part.len() < name.len() || side.made_in.is_some()).then_some(part)
     }
 
     /// The place of the operations that were added or removed together with the one that allocates the tensor.
@@ -263,10 +314,10 @@ impl Facts<'_> {
     }
 
     /// The pool of the tensors; that of the second input, if they differ.
-    fn pool(&self, tensors: Both<Option<TensorId>>) -> String {
-        let name = |side: Side<'_>, tensor: Option<TensorId>| {
+    fn pool(&self, tensors: Both<Option<TensorId>>) -> &'a str {
+        let name = |side: Side<'a>, tensor: Option<TensorId>| {
             let pool = side.rank.tensors.pool.get(tensor?.index())?;
-            side.rank.pools.get(pool.index()).map(|pool| side.profile.text(pool.name).to_owned())
+            side.rank.pools.get(pool.index()).map(|pool| side.profile.text(pool.name))
         };
         let after = name(self.sides.after, tensors.after);
         after.or_else(|| name(self.sides.before, tensors.before)).unwrap_or_default()
@@ -279,30 +330,31 @@ impl Facts<'_> {
     }
 
     /// The tensors as they are shown.
-    pub fn shown(&self, tensors: Both<Option<TensorId>>) -> Both<Option<TensorSide>> {
+    pub fn shown(&self, tensors: Both<Option<TensorId>>) -> Both<Option<Shown<'a>>> {
         Both {
-            before: tensors.before.and_then(|tensor| tensor_side(self.sides.before, tensor)),
-            after: tensors.after.and_then(|tensor| tensor_side(self.sides.after, tensor)),
+            before: tensors.before.and_then(|tensor| Shown::of(self.sides.before, tensor)),
+            after: tensors.after.and_then(|tensor| Shown::of(self.sides.after, tensor)),
         }
     }
 
-    fn row(&self, key: &Key, group: &Group) -> ChangeRow {
-        let sides = self.shown(group.first());
-        let effect = difference(group.at_peak.after, group.at_peak.before);
-        let is_moved = group.kind == ChangeKind::Pool;
-        let moved_from = is_moved.then(|| MovedFrom {
-            pool: self.pool(Both { after: None, ..group.first() }),
+    fn moved_from(&self, group: &Group) -> Option<MovedFrom> {
+        (group.kind == ChangeKind::Pool).then(|| MovedFrom {
+            pool: self.pool(Both { after: None, ..group.first() }).to_owned(),
             effect_per_bank: difference(0, group.at_peak.before),
-        });
+        })
+    }
+
+    fn row(&self, key: &Key<'_>, group: &Group) -> ChangeRow {
+        let sides = self.shown(group.first()).map(|side| side.map(|side| side.tensor()));
         let mut row = ChangeRow {
             kind: group.kind,
             tensors: group.tensors.len(),
             title: title(self, key, group),
             detail: String::new(),
-            pool: self.pool(group.first()),
-            moved_from,
+            pool: self.pool(group.first()).to_owned(),
+            moved_from: self.moved_from(group),
             class: self.class(group.first()).unwrap_or(Class::Unknown),
-            effect_per_bank: if is_moved { difference(group.at_peak.after, 0) } else { effect },
+            effect_per_bank: group.effect(),
             before_per_bank: group.size.before,
             after_per_bank: group.size.after,
             before: sides.before,
@@ -314,12 +366,12 @@ impl Facts<'_> {
 }
 
 /// The factor that all changed dimensions have in common, as the first changed dimension of both sides in lowest terms.
-fn scale(sides: &Both<Option<TensorSide>>) -> Option<(u64, u64)> {
-    let shapes = (sides.before.as_ref()?.shape.as_ref()?, sides.after.as_ref()?.shape.as_ref()?);
-    if shapes.0.len() != shapes.1.len() {
+fn scale(sides: &Both<Option<Shown<'_>>>) -> Option<(u64, u64)> {
+    let (before, after) = (sides.before?.shape?, sides.after?.shape?);
+    if before.len() != after.len() {
         return None;
     }
-    let mut changed = shapes.0.iter().zip(shapes.1).filter(|(a, b)| a != b).map(|(a, b)| reduced(*a, *b));
+    let mut changed = before.iter().zip(after).filter(|(a, b)| a != b).map(|(a, b)| reduced(*a, *b));
     let first = changed.next()?;
     changed.all(|other| other == first).then_some(first)
 }
@@ -333,42 +385,6 @@ fn reduced(a: u64, b: u64) -> (u64, u64) {
     (a / divisor, b / divisor)
 }
 
-/// A single tensor with another shape is a row with a name, not a factor.
-fn scaled_alone_are_single(groups: Vec<(Key, Group)>, facts: &Facts<'_>) -> Vec<(Key, Group)> {
-    let single = |(key, group): (Key, Group)| match &key {
-        Key::Scaled(pool, ..) if group.tensors.len() < MIN_SCALED => {
-            let sides = facts.shown(group.first());
-            (facts.alike(&group, pool.clone(), &sides), group)
-        }
-        _ => (key, group),
-    };
-    groups.into_iter().map(single).collect()
-}
-
 fn born_step(rank: &Rank, tensor: TensorId) -> Option<Step> {
     rank.tensors.step.get(tensor.index()).copied().flatten().map(StepNumber::get)
-}
-
-fn tensor_side(side: Side<'_>, id: TensorId) -> Option<TensorSide> {
-    let tensor = side.rank.tensors.get(id.index())?;
-    let text = |id: StrId| side.profile.text(id).to_owned();
-    let ty = tensor.ty.and_then(|ty| side.profile.tensor_type(ty));
-    let made = side.profile.made(side.rank, id);
-    let scope = side.rank.made_in(id).and_then(|scope| side.rank.scopes.name.get(scope.index()));
-    let layout = ty.and_then(|ty| ty.layout.as_ref());
-    Some(TensorSide {
-        name: tensor.name.or(tensor.ssa).map(text),
-        op: made.op.map(str::to_owned),
-        loc: made.loc.map(str::to_owned),
-        made_in: scope.map(|scope| text(*scope)),
-        shape: ty.map(|ty| ty.shape.clone()),
-        dtype: ty.map(|ty| text(layout.map_or(ty.dtype, |layout| layout.stored_dtype))),
-        layout: layout.map(|layout| {
-            let spread = layout.spread.map_or_else(String::new, |spread| format!(", {}", text(spread)));
-            format!("{}{spread}", text(layout.buffer))
-        }),
-        per_bank: tensor.per_bank.get(),
-        born_step: tensor.step.map(StepNumber::get),
-        freed_before_step: (tensor.dies != Moment::NEVER).then(|| tensor.dies.position()),
-    })
 }

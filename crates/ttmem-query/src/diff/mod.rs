@@ -5,12 +5,14 @@
 mod groups;
 mod limit;
 mod sentences;
+mod side;
 
 pub use limit::{GrowthLimit, OverLimit};
 
 use serde::Serialize;
 use ttmem_model::{Class, Error, PoolId, Position, Profile, Rank, Result, Step, difference};
 
+use self::groups::Changes;
 use super::device::DeviceKind;
 use super::named::Named;
 use crate::analyze::Account;
@@ -22,6 +24,8 @@ use crate::analyze::live;
 pub struct DiffRequest {
     /// The rank; `None` for all.
     pub rank: Option<String>,
+    /// The maximum number of changes to list; `None` for all. The sums include the others.
+    pub top: Option<usize>,
 }
 
 /// The response of `ttmem diff`.
@@ -63,6 +67,8 @@ pub struct RankDiff {
     pub operations: OperationsDiff,
     /// The changes, the largest effect on a peak first. Similar tensors are one row.
     pub changes: Vec<ChangeRow>,
+    /// The number of changes that are not listed.
+    pub further_changes: usize,
 }
 
 /// A pool.
@@ -193,7 +199,7 @@ pub fn diff(before: &Profile, after: &Profile, request: &DiffRequest) -> Result<
         let label = label(before, rank);
         let same = others.iter().position(|other| is_single || self::label(after, other) == label);
         match same.map(|index| others.remove(index)) {
-            Some(other) if wanted(label) => ranks.push(of_rank(before, rank, after, other)),
+            Some(other) if wanted(label) => ranks.push(of_rank(before, rank, after, other, request.top)),
             Some(_) => {}
             None => only_before.push(label.unwrap_or("0").to_owned()),
         }
@@ -238,23 +244,31 @@ fn same_vendor(before: &Profile, after: &Profile) -> Result<()> {
     }
 }
 
-fn of_rank(before: &Profile, before_rank: &Rank, after: &Profile, after_rank: &Rank) -> RankDiff {
+fn of_rank(
+    before: &Profile,
+    before_rank: &Rank,
+    after: &Profile,
+    after_rank: &Rank,
+    top: Option<usize>,
+) -> RankDiff {
     let sides = Both {
         before: Side { profile: before, rank: before_rank },
         after: Side { profile: after, rank: after_rank },
     };
     let compared = compare(&sides);
-    let changes = groups::rows(&sides, &compared);
+    let all = Changes::of(&sides, &compared);
     let pools: Vec<(String, PoolDiff)> = compared
         .pools
         .iter()
-        .map(|peaks| (peaks.name.clone(), pool(&sides, peaks, &changes)))
+        .map(|peaks| (peaks.name.clone(), pool(&sides, peaks, &all)))
         .filter(|(_, pool)| pool.before_per_bank.is_some() || pool.after_per_bank.is_some())
         .collect();
     let operations = operations(&sides, &compared);
-    let verdict = sentences::verdict(&pools, &changes, operations);
+    let verdict = sentences::verdict(&pools, &all, operations);
     let rank = label(before, before_rank).or_else(|| label(after, after_rank)).map(str::to_owned);
-    RankDiff { rank, verdict, pools: Named(pools), operations, changes }
+    let changes = all.rows(top.unwrap_or(usize::MAX));
+    let further_changes = all.len() - changes.len();
+    RankDiff { rank, verdict, pools: Named(pools), operations, changes, further_changes }
 }
 
 fn operations(sides: &Both<Side<'_>>, compared: &Compared) -> OperationsDiff {
@@ -272,7 +286,7 @@ fn operations(sides: &Both<Side<'_>>, compared: &Compared) -> OperationsDiff {
     }
 }
 
-fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &[ChangeRow]) -> PoolDiff {
+fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &Changes<'_>) -> PoolDiff {
     let per_bank = peaks.peaks.map(|peak| peak.map(|peak| peak.per_bank));
     // A pool that an input does not mention, or never uses, has no peak there.
     let known = Both {
@@ -286,9 +300,6 @@ fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &[ChangeRow]) -> Poo
     };
     let pools = [of(sides.before, peaks.ids.before), of(sides.after, peaks.ids.after)];
     let banks: Vec<u32> = pools.iter().flatten().filter_map(|(banks, _)| *banks).collect();
-    let here = changes.iter().filter(|change| change.pool == peaks.name).map(|change| change.effect_per_bank);
-    let left = changes.iter().filter_map(|change| change.moved_from.as_ref());
-    let left = left.filter(|from| from.pool == peaks.name).map(|from| from.effect_per_bank);
     PoolDiff {
         before_per_bank: known.before,
         after_per_bank: known.after,
@@ -296,7 +307,7 @@ fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &[ChangeRow]) -> Poo
         before_step: step.before,
         after_step: step.after,
         compared_at: if peaks.higher == Higher::Before { "before" } else { "after" },
-        explained_per_bank: here.chain(left).fold(0, i64::saturating_add),
+        explained_per_bank: changes.effect_on(&peaks.name),
         by_class: by_class(sides, peaks),
         banks: banks.first().copied().filter(|first| banks.iter().all(|other| other == first)),
         sampled: pools.iter().flatten().any(|(_, sampled)| *sampled),

@@ -2,7 +2,8 @@
 
 use ttmem_model::words::size;
 
-use super::groups::{Facts, Group, Key};
+use super::groups::{Changes, Facts, Group, Key};
+use super::side::Shown;
 use super::{ChangeRow, OperationsDiff, PoolDiff, TensorSide};
 use crate::analyze::diff::{Both, ChangeKind};
 use crate::groups::pattern;
@@ -12,7 +13,7 @@ use crate::words::{percent, shape};
 const NAMES: usize = 1000;
 
 /// Which tensors a group has.
-pub(super) fn title(facts: &Facts<'_>, key: &Key, group: &Group) -> String {
+pub(super) fn title(facts: &Facts<'_>, key: &Key<'_>, group: &Group) -> String {
     let count = group.tensors.len();
     match key {
         Key::Part(_, _, part) => with_count(count, part),
@@ -41,15 +42,14 @@ enum Called {
 }
 
 /// The best name of a tensor: its own, the module or location that allocates it, or the operation.
-fn called(side: &TensorSide) -> Option<(Called, &str)> {
+fn called<'a>(side: &Shown<'a>) -> Option<(Called, &'a str)> {
     let is_name = |name: &&str| !name.starts_with('%');
-    let name = side.name.as_deref();
     let names = [
-        (Called::Name, name.filter(is_name)),
-        (Called::Module, side.made_in.as_deref()),
-        (Called::Location, side.loc.as_deref()),
-        (Called::Operation, side.op.as_deref()),
-        (Called::Name, name),
+        (Called::Name, side.name.filter(is_name)),
+        (Called::Module, side.made_in),
+        (Called::Location, side.loc),
+        (Called::Operation, side.op),
+        (Called::Name, side.name),
     ];
     names.into_iter().find_map(|(called, name)| Some((called, name?)))
 }
@@ -58,20 +58,19 @@ fn called(side: &TensorSide) -> Option<(Called, &str)> {
 fn common_name(facts: &Facts<'_>, group: &Group) -> Option<String> {
     let one = |tensors: &Both<_>| {
         let sides = facts.shown(*tensors);
-        let (kind, name) = called(sides.after.as_ref().or(sides.before.as_ref())?)?;
-        Some((kind, name.to_owned()))
+        called(sides.after.as_ref().or(sides.before.as_ref())?)
     };
-    let names: Option<Vec<(Called, String)>> = group.tensors.iter().take(NAMES).map(one).collect();
+    let names: Option<Vec<(Called, &str)>> = group.tensors.iter().take(NAMES).map(one).collect();
     let names = names?;
-    let (kind, first) = names.first()?;
+    let (kind, first) = *names.first()?;
     let texts: Vec<&str> = names.iter().map(|(_, name)| name.trim_matches('"')).collect();
-    let is_same_kind = names.iter().all(|(other, _)| other == kind);
+    let is_same_kind = names.iter().all(|(other, _)| *other == kind);
     let name = pattern(&texts).filter(|_| is_same_kind).unwrap_or_else(|| first.trim_matches('"').to_owned());
-    Some(if *kind == Called::Module { format!("(in {name})") } else { name })
+    Some(if kind == Called::Module { format!("(in {name})") } else { name })
 }
 
 /// What is different.
-pub(super) fn detail(key: &Key, row: &ChangeRow) -> String {
+pub(super) fn detail(key: &Key<'_>, row: &ChangeRow) -> String {
     let (before, after) = (row.before.as_ref(), row.after.as_ref());
     let either = after.or(before);
     match row.kind {
@@ -108,7 +107,7 @@ pub(super) fn detail(key: &Key, row: &ChangeRow) -> String {
 }
 
 /// The type of a tensor, or the first of several operations.
-fn typed(side: Option<&TensorSide>, key: &Key) -> String {
+fn typed(side: Option<&TensorSide>, key: &Key<'_>) -> String {
     let Some(side) = side else { return String::new() };
     match (key, &side.op, &side.shape) {
         (Key::Block(..), Some(op), _) => format!(", from {op} on"),
@@ -119,7 +118,7 @@ fn typed(side: Option<&TensorSide>, key: &Key) -> String {
     }
 }
 
-fn resized(key: &Key, before: Option<&TensorSide>, after: Option<&TensorSide>) -> String {
+fn resized(key: &Key<'_>, before: Option<&TensorSide>, after: Option<&TensorSide>) -> String {
     let changed = || {
         let (a, b) = (before?.shape.as_ref()?, after?.shape.as_ref()?);
         a.iter().zip(b).find(|(a, b)| a != b).map(|(a, b)| (*a, *b))
@@ -154,7 +153,7 @@ fn arrow(before: Option<String>, after: Option<String>) -> String {
 /// One sentence about the most important difference.
 pub(super) fn verdict(
     pools: &[(String, PoolDiff)],
-    changes: &[ChangeRow],
+    changes: &Changes<'_>,
     operations: OperationsDiff,
 ) -> String {
     let is_other = |pool: &PoolDiff| pool.change_per_bank.is_some_and(|change| change != 0);
@@ -169,17 +168,16 @@ pub(super) fn verdict(
         if before == 0 { String::new() } else { format!(" ({})", percent(change.unsigned_abs(), before)) };
     let per_bank = if pool.banks == Some(1) { "" } else { " per bank" };
     let mut text = format!("The peak of {name} {verb} by {}{per_bank}{share}", size(change.unsigned_abs()));
-    let same_sign = |row: &&ChangeRow| row.pool == *name && row.effect_per_bank.signum() == change.signum();
-    if let Some(row) = changes.iter().find(same_sign) {
+    if let Some(row) = changes.first_on(name, change.signum()) {
         text.push_str("; ");
-        text.push_str(&largest(row));
+        text.push_str(&largest(&row));
     }
     text + "."
 }
 
-fn unchanged(changes: &[ChangeRow], operations: OperationsDiff) -> String {
+fn unchanged(changes: &Changes<'_>, operations: OperationsDiff) -> String {
     let moved = operations.added + operations.removed + operations.reordered;
-    match (changes.first(), moved) {
+    match (changes.rows(1).first(), moved) {
         (None, 0) => "No differences.".into(),
         (None, _) => "The peaks and all tensors are the same; only operations differ.".into(),
         (Some(row), _) => {

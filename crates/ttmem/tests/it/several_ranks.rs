@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ttmem::model::{Class, Launch, Profile, Source};
-use ttmem::query::{Request, Summary, summary};
+use ttmem::query::{CheckRequest, Checked, Outcome, Request, Summary, check, summary};
 use ttmem::read;
 use ttmem::record::live::{Allocation, FailedAllocation, Options, Recorder, TypeOf};
 
@@ -107,6 +107,37 @@ fn the_worst_rank_is_compared_with_the_median() {
     assert_eq!(found, "The peaks of both ranks are equal (150.0 MiB).");
     let (found, _) = sentence(&[ran(0, 1000, 50), ran(1, 1000, 51), ran(2, 1000, 52)], 3);
     assert_eq!(found, "The peaks of all 3 ranks differ by less than 1% (1.03 GiB to 1.03 GiB).");
+}
+
+/// The ranks of a program, compared with those of another run.
+fn checked(after: &[Ran], before: &[Ran]) -> Checked {
+    let of = |all: &[Ran]| {
+        let folder = tempfile::tempdir().unwrap();
+        let paths: Vec<PathBuf> = all.iter().map(|ran| recorded(folder.path(), ran, 3)).collect();
+        opened(&paths)
+    };
+    check(&of(after), &of(before), &CheckRequest::default()).unwrap()
+}
+
+#[test]
+fn ranks_are_compared_with_those_of_a_baseline() {
+    let before = [ran(0, 100, 50), ran(1, 100, 90)];
+    let found = checked(&[ran(0, 100, 50), ran(1, 100, 190)], &before);
+    let results: Vec<_> = found.ranks.iter().map(|rank| (rank.rank.as_deref(), rank.result)).collect();
+    assert_eq!(results, [(Some("1"), Outcome::Failed), (Some("0"), Outcome::Passed)]);
+    let message = &found.ranks[0].limits[0].message;
+    assert!(message.starts_with("The peak of cuda:1 grew by 100.0 MiB"), "{message}");
+    // A folder of the same ranks in another order is the same baseline.
+    let reversed = [ran(1, 100, 90), ran(0, 100, 50)];
+    let again = checked(&[ran(0, 100, 50), ran(1, 100, 190)], &reversed);
+    assert_eq!(again.ranks[0].limits, found.ranks[0].limits);
+    // A rank that only one of them has cannot be checked.
+    let more = checked(&[ran(0, 100, 50), ran(1, 100, 90), ran(2, 1, 1)], &before);
+    assert_eq!((more.result, more.failed, more.unknown), (Outcome::Unknown, 0, 1));
+    assert_eq!(more.ranks[0].limits[0].message, "The baseline has no rank 2.");
+    let fewer = checked(&[ran(0, 100, 50)], &before);
+    assert_eq!((fewer.result, fewer.failed, fewer.unknown), (Outcome::Unknown, 0, 1));
+    assert_eq!(fewer.ranks[0].limits[0].message, "Only the baseline has rank 1.");
 }
 
 #[test]

@@ -6,6 +6,9 @@
 //! 1. those with equal texts, in order;
 //! 2. between them, those with equal texts apart from digits, in order: inserting a line changes the line numbers after it;
 //! 3. among the rest, those with equal texts in another order.
+//!
+//! Long parts without digits may have few distinct texts, and finding the most corresponding steps of unrelated parts takes
+//! long. Such parts are recognized by the sequences of steps that they have in common, and compared piece by piece.
 
 use std::cmp::Ordering;
 use std::hash::Hasher;
@@ -16,6 +19,16 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use ttmem_model::{OpId, ScopeId, Step};
 
 use super::{Both, Side};
+
+/// The number of consecutive steps that unrelated parts rarely have in common.
+const SEQUENCE: usize = 8;
+/// If a longer part shares fewer of its sequences than one in this many, it is unrelated. A program with a change in every
+/// fifth step still shares one in six.
+const MIN_SHARED: usize = 16;
+/// Parts that are not longer are always compared as a whole.
+const MAX_WHOLE: usize = 4096;
+/// The steps of a piece of unrelated parts.
+const PIECE: usize = 128;
 
 /// The steps of two ranks that correspond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +116,10 @@ fn align(lists: &Both<Steps>) -> Alignment {
     let all = lists.as_ref().map(|steps| 0..steps.len);
     let mut found = Found::default();
     for gap in found.add(&all, lists.as_ref().map(|steps| &*steps.exact)) {
-        found.add(&gap, lists.as_ref().map(|steps| &*steps.similar));
+        let similar = lists.as_ref().map(|steps| &*steps.similar);
+        for piece in pieces(gap, similar) {
+            found.add(&piece, similar);
+        }
     }
     found.pairs.sort_unstable_by_key(|pair| pair.before);
     let step = |pair: &Both<usize>| Both {
@@ -171,6 +187,41 @@ impl Found {
     fn equal(&mut self, before: Range<usize>, after: usize) {
         self.pairs.extend(before.zip(after..).map(|(before, after)| Both { before, after }));
     }
+}
+
+/// A part, in pieces if its sides are long and unrelated.
+fn pieces(part: Both<Range<usize>>, texts: Both<&[u64]>) -> Vec<Both<Range<usize>>> {
+    let lens = part.as_ref().map(ExactSizeIterator::len);
+    if lens.before.min(lens.after) <= MAX_WHOLE || are_related(&part, texts) {
+        return vec![part];
+    }
+    let count = lens.before.max(lens.after).div_ceil(PIECE);
+    let piece = |side: &Range<usize>, index: usize| {
+        side.start + side.len() * index / count..side.start + side.len() * (index + 1) / count
+    };
+    (0..count).map(|index| part.as_ref().map(|side| piece(side, index))).collect()
+}
+
+/// Whether the sides of a part have many sequences of steps in common.
+fn are_related(part: &Both<Range<usize>>, texts: Both<&[u64]>) -> bool {
+    let before: FxHashSet<u64> = sequences(&texts.before[part.before.clone()]).collect();
+    let (mut all, mut shared) = (0_usize, 0_usize);
+    for sequence in sequences(&texts.after[part.after.clone()]) {
+        all += 1;
+        shared += usize::from(before.contains(&sequence));
+    }
+    shared * MIN_SHARED >= all
+}
+
+/// The hash of each sequence of steps.
+fn sequences(texts: &[u64]) -> impl Iterator<Item = u64> {
+    texts.windows(SEQUENCE).map(|sequence| {
+        let mut hasher = FxHasher::default();
+        for text in sequence {
+            hasher.write_u64(*text);
+        }
+        hasher.finish()
+    })
 }
 
 /// The texts of a part as small numbers, and how many there are.

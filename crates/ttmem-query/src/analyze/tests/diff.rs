@@ -293,3 +293,51 @@ fn shifted_numbers_do_not_matter() {
     let compared = compared(&profile(&before), &profile(&after));
     assert_eq!(kinds(&compared), [(ChangeKind::Appeared, None, Some(4))]);
 }
+
+/// A long program of few operations, whose names differ from those of other programs in numbers only.
+fn long(seed: u64, count: usize, label: &str) -> Program {
+    let mut state = seed;
+    let line = |index: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let kind = ["add", "cat", "exp", "mul", "neg", "relu", "sub", "sum"][(state >> 33) as usize % 8];
+        Line {
+            name: format!("{kind}.{label}{index}"),
+            bytes: 1024,
+            until: Some(index),
+            in_l1: false,
+            shape: vec![2, 256],
+            dtype: "bf16",
+            idle: 0,
+        }
+    };
+    (0..count).map(line).collect()
+}
+
+/// Long unrelated programs are compared piece by piece, in both directions alike.
+#[test]
+fn long_unrelated_programs_are_compared_in_pieces() {
+    let (a, b) = (profile(&long(1, 5000, "1000")), profile(&long(2, 4500, "2000")));
+    let (there, back) = (of_any(&a, &b).alignment, of_any(&b, &a).alignment);
+    assert_eq!(there.pairs, back.pairs.clone().swapped());
+    assert_eq!(there.unmatched, back.unmatched.swapped());
+    assert!(there.pairs.before.is_sorted() && there.pairs.after.is_sorted());
+    let matched = there.pairs.before.len() + there.reordered.len();
+    // Operations are of eight kinds, in about equal numbers.
+    assert!(there.pairs.before.len() > 1000 && matched > 4000, "{} {matched}", there.pairs.before.len());
+}
+
+/// Long programs are related even if numbers are all that the unchanged operations do not share.
+#[test]
+fn changes_in_a_long_program_are_found_between_shifted_numbers() {
+    let before = long(1, 5000, "1000");
+    let mut after = long(1, 5000, "2000");
+    for index in [4000, 2500, 2400, 100] {
+        after.insert(index, Line { name: format!("new.{index}"), ..after[index].clone() });
+    }
+    for (index, line) in after.iter_mut().enumerate() {
+        line.until = Some(index);
+    }
+    let found = compared(&profile(&before), &profile(&after));
+    let appeared = [100, 2401, 2502, 4003].map(|index| (ChangeKind::Appeared, None, Some(index)));
+    assert_eq!(kinds(&found), appeared);
+}
