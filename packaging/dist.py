@@ -32,7 +32,7 @@ REPOSITORY = "https://github.com/ttmem/ttmem/blob/main"
 GLIBC = "2.28"
 MACOS = "11.0"
 CARGO = os.environ.get("CARGO", "cargo")
-COMPANIONS = ("ttmem-mcp",)  # Programs that `ttmem` runs from its own folder.
+COMPANIONS = ("ttmem-export", "ttmem-mcp")  # Programs that `ttmem` runs from its own folder.
 SHELLS = {
     "bash": "share/bash-completion/completions/ttmem",
     "fish": "share/fish/vendor_completions.d/ttmem.fish",
