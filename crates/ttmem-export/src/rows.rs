@@ -1,6 +1,8 @@
 //! The rows of a rank. All numbers are those of `ttmem summary --json`, and have the same names.
 
-use ttmem::query::{AboutPeak, FaultSummary, Life, Lives, PoolMoment, PoolSummary, RankSummary, Summary};
+use ttmem::query::{
+    AboutPeak, FaultSummary, Life, Lives, Named, PoolMoment, PoolSummary, RankSummary, Summary,
+};
 use ttmem::{Error, Result};
 
 use crate::cells::{Column, flag, name, number, text, word};
@@ -197,10 +199,8 @@ impl Rows<'_, '_> {
         for (pool, summary) in rank.pools.iter() {
             let moment = rank.peaks.get(pool);
             self.pool(pool, summary, moment)?;
-            for (class, bytes) in moment
-                .and_then(|moment| moment.by_class_per_bank.as_ref())
-                .into_iter()
-                .flat_map(|classes| classes.iter())
+            for (class, bytes) in
+                moment.and_then(|moment| moment.by_class_per_bank.as_ref()).into_iter().flat_map(Named::iter)
             {
                 self.push(
                     "classes",

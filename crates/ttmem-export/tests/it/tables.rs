@@ -5,7 +5,7 @@ use std::fs::{self, File};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use tempfile::TempDir;
-use ttmem::query::{Request, summary};
+use ttmem::query::{Named, Request, summary};
 use ttmem::read;
 
 use super::{corpus, export, files, root, rows};
@@ -60,7 +60,7 @@ fn numbers_equal_those_of_the_summary() {
                     .filter(of_pool)
                     .map(|row| (row["class"].clone(), row["per_bank"].clone()))
                     .collect();
-                let wanted = moment.by_class_per_bank.iter().flat_map(|classes| classes.iter());
+                let wanted = moment.by_class_per_bank.iter().flat_map(Named::iter);
                 let wanted = wanted.map(|(class, bytes)| (class.to_owned(), bytes.to_string())).collect();
                 assert_eq!(by_class, wanted, "{input}: {name}");
                 let alive = tensors
