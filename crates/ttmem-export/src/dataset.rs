@@ -140,6 +140,15 @@ fn next_id(runs: &Path) -> Result<String> {
     Ok(format!("{:020}-{:08x}", now.max(latest + 1), random >> 32))
 }
 
+/// Whether a text has the form of an id. Files of other programs have other names.
+fn is_id(text: &str) -> bool {
+    let parts = text.split_once('-');
+    parts.is_some_and(|(time, random)| {
+        let is_time = time.len() == 20 && time.bytes().all(|byte| byte.is_ascii_digit());
+        is_time && random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
 /// The name of this machine.
 pub(crate) fn host() -> String {
     let name = rustix::system::uname();
@@ -197,7 +206,7 @@ fn remove_replaced(dataset: &Path, folder: &str) -> io::Result<()> {
         for name in names(&dataset.join(table).join(folder))? {
             let id = name.strip_suffix(".parquet");
             let hidden = || name.strip_prefix('.')?.rsplit_once('.').map(|(id, _)| id);
-            abandoned.extend(id.or_else(hidden).map(str::to_owned));
+            abandoned.extend(id.or_else(hidden).filter(|id| is_id(id)).map(str::to_owned));
         }
     }
     for id in abandoned {

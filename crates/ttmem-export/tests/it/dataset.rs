@@ -1,6 +1,7 @@
 //! Exports that replace others, and that run at the same time.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::process::Stdio;
 
 use tempfile::TempDir;
@@ -14,7 +15,10 @@ fn exporting_a_source_again_replaces_it() {
     export(folder.path(), &["--label=commit=1", "--", &log]);
     let (first, tensors) = (files(folder.path()), rows(folder.path(), "tensors").len());
     assert!(tensors > 20, "{tensors}");
+    let foreign = folder.path().join("tensors/run=oom-capacity/mine.parquet");
+    fs::write(&foreign, "").unwrap();
     export(folder.path(), &["--label=commit=2", "--", &log]);
+    fs::remove_file(&foreign).expect("an export removes only files of exports");
     let second = files(folder.path());
     assert_eq!(first.len(), second.len());
     assert!(first.iter().all(|file| !second.contains(file)), "{first:?} {second:?}");
