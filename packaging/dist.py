@@ -145,7 +145,9 @@ def c_library(target: str, version: str) -> Path:
     fill(ROOT / "cmake" / "ttmem-config-version.cmake.in", cmake / "ttmem-config-version.cmake", version)
     fill(ROOT / "packaging" / "ttmem.pc.in", prefix / "lib" / "pkgconfig" / "ttmem.pc", version)
     documents(
-        prefix / "share" / "doc" / "ttmem-c", ROOT / "docs" / "tracker.md", notices.collect(("ttmem-c",), target)
+        prefix / "share" / "doc" / "ttmem-c",
+        ROOT / "docs" / "tracker.md",
+        notices.collect(("ttmem-c",), target),
     )
     return archive(prefix)
 

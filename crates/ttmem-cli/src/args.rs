@@ -6,8 +6,8 @@ use clap::{Args as Arguments, Parser, Subcommand};
 
 use crate::commands::{
     chart::Chart, check::Check, completions::Completions, config::Config, diff::Diff, export::Export,
-    gantt::Gantt, last_run::LastRun, list::List, man::Man, mcp::Mcp, phases::Phases, remove::Remove,
-    report::Report, run::Run, serve::Serve, show::Show, summary::Summary, track::Track,
+    fleet::Fleet, gantt::Gantt, last_run::LastRun, list::List, man::Man, mcp::Mcp, phases::Phases,
+    remove::Remove, report::Report, run::Run, serve::Serve, show::Show, summary::Summary, track::Track,
 };
 
 /// Show where device memory went.
@@ -91,6 +91,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Export tables for SQL questions on many ranks and runs.
     Export(Export),
+    /// Answer questions about many ranks and runs with SQL.
+    Fleet(Fleet),
     /// Draw memory over time.
     Chart(Chart),
     /// Draw a timeline of operations and memory, as a self-contained page.

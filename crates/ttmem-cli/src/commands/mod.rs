@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod diff;
 pub(crate) mod export;
+pub(crate) mod fleet;
 pub(crate) mod formats;
 pub(crate) mod gantt;
 pub(crate) mod interactive;
@@ -50,6 +51,7 @@ pub(crate) fn run(args: Args) -> Result<u8> {
         Command::Diff(args) => diff::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Export(args) => export::run(&args, verbosity),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Chart(args) => chart::run(&args).map(|()| 0),
         Command::Gantt(args) => gantt::run(&args).map(|()| 0),
         Command::Serve(args) => serve::run(&args).map(|()| 0),
