@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test rust python-and-browser prose format lint header build unit docs web web-check browser python python-download tested-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture bench-snapshot native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
+.PHONY: test rust java python-and-browser prose format lint header build unit docs web web-check browser python python-download tested-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture bench-snapshot native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
 
 # With nothing compiled, it takes longer to prepare for the next build than to build. Where `cargo` has prepared for it
 # already, this takes part.
@@ -102,8 +102,12 @@ python-download:
 	bash python/environment.sh --interpreter
 	bash python/environment.sh test </dev/null >/dev/null 2>&1 &
 
+# What the tests need for Spark.
+java:
+	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; }
+
 # The Python package: its sources, and the wheel, installed as people install it.
-python: tested-wheel
+python: tested-wheel java
 	target/venv/bin/ruff format --check .
 	target/venv/bin/ruff check .
 	target/venv/bin/mypy

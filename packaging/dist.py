@@ -32,7 +32,7 @@ REPOSITORY = "https://github.com/ttmem/ttmem/blob/main"
 GLIBC = "2.28"
 MACOS = "11.0"
 CARGO = os.environ.get("CARGO", "cargo")
-COMPANIONS = ("ttmem-mcp",)  # Programs that `ttmem` runs from its own folder.
+COMPANIONS = ("ttmem-export", "ttmem-mcp")  # Programs that `ttmem` runs from its own folder.
 SHELLS = {
     "bash": "share/bash-completion/completions/ttmem",
     "fish": "share/fish/vendor_completions.d/ttmem.fish",
@@ -145,7 +145,9 @@ def c_library(target: str, version: str) -> Path:
     fill(ROOT / "cmake" / "ttmem-config-version.cmake.in", cmake / "ttmem-config-version.cmake", version)
     fill(ROOT / "packaging" / "ttmem.pc.in", prefix / "lib" / "pkgconfig" / "ttmem.pc", version)
     documents(
-        prefix / "share" / "doc" / "ttmem-c", ROOT / "docs" / "tracker.md", notices.collect(("ttmem-c",), target)
+        prefix / "share" / "doc" / "ttmem-c",
+        ROOT / "docs" / "tracker.md",
+        notices.collect(("ttmem-c",), target),
     )
     return archive(prefix)
 

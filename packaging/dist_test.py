@@ -116,6 +116,8 @@ def test_commands(folder: Path, version: str, target: str) -> None:
     page = folder / call("ttmem", "report", LOG).strip()
     check(page.read_text().lower().startswith("<!doctype html>"), "ttmem report")
     check(call("ttmem", "mcp") == "", "ttmem mcp")
+    call("ttmem", "export", "--quiet", LOG, "-o", "fleet")
+    check(any((folder / "fleet" / "runs").rglob("*.parquet")), "ttmem export")
     pages = {page.name for page in (prefix / "share/man/man1").iterdir()}
     commands = call("ttmem", "--help").partition("Commands:")[2].partition("Options:")[0]
     verbs = re.findall(r"^  ([a-z-]+) ", commands, re.MULTILINE)
@@ -129,7 +131,7 @@ def test_commands(folder: Path, version: str, target: str) -> None:
     for file in [*files, "share/fish/vendor_completions.d/ttmem.fish", "share/zsh/site-functions/_ttmem"]:
         check((prefix / file).stat().st_size > 0, f"{file} is empty")
     if "linux" in target:
-        for program in ("ttmem", "tt-memory-profiler", "ttmem-mcp"):
+        for program in ("ttmem", "tt-memory-profiler", "ttmem-export", "ttmem-mcp"):
             check_elf(prefix / "bin" / program)
 
 
@@ -183,6 +185,7 @@ def check_package(programs: Path, version: str, folder: Path) -> None:
     check(PEAK in call(programs / "ttmem", "summary", LOG), "ttmem summary")
     check(PEAK in call(programs / "python", "-m", "ttmem", "summary", LOG), "python -m ttmem summary")
     check(call(programs / "ttmem", "mcp") == "", "ttmem mcp")
+    check(call(programs / "ttmem", "export", "--quiet", LOG, "-o", "fleet") == "", "ttmem export")
 
 
 def test_wheel(folder: Path, version: str, target: str) -> None:

@@ -91,7 +91,8 @@ def test_a_model_that_is_converted_consists_of_parameters(tmp_path: Path) -> Non
 
 
 def test_pinned_memory_has_its_own_pool(tmp_path: Path) -> None:
-    summary, _ = tracked(tmp_path, "pinned = torch.empty(64 << 20, dtype=torch.uint8, pin_memory=True)")
+    program = "pinned = torch.empty(64 << 20, dtype=torch.uint8, pin_memory=True); copy = pinned.cuda()"
+    summary, _ = tracked(tmp_path, program)
     assert summary["ranks"][0]["pools"]["cuda pinned"]["peak_total"] == 64 * MIB
     (warning,) = [w["message"] for w in summary["source"]["warnings"] if "pinned" in w["message"]]
     assert warning.startswith("pinned host memory has no history"), warning

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VERBS = {"track": "ttmem._track"}
+VERBS = {"fleet": "ttmem.fleet.command", "track": "ttmem._track"}
 """Commands implemented in Python, each with the module whose `main(words)` runs it."""
 
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Parser, Subcommand};
 
 use crate::commands::{
-    chart::Chart, check::Check, completions::Completions, config::Config, diff::Diff, gantt::Gantt,
-    last_run::LastRun, list::List, man::Man, mcp::Mcp, phases::Phases, remove::Remove, report::Report,
-    run::Run, serve::Serve, show::Show, summary::Summary, track::Track,
+    chart::Chart, check::Check, completions::Completions, config::Config, diff::Diff, export::Export,
+    fleet::Fleet, gantt::Gantt, last_run::LastRun, list::List, man::Man, mcp::Mcp, phases::Phases,
+    remove::Remove, report::Report, run::Run, serve::Serve, show::Show, summary::Summary, track::Track,
 };
 
 /// Show where device memory went.
@@ -89,6 +89,10 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Check memory limits, for CI.
     Check(Check),
+    /// Export tables for SQL questions on many ranks and runs.
+    Export(Export),
+    /// Answer questions about many ranks and runs with SQL.
+    Fleet(Fleet),
     /// Draw memory over time.
     Chart(Chart),
     /// Draw a timeline of operations and memory, as a self-contained page.

@@ -10,7 +10,10 @@ use pyo3::prelude::*;
 use ttmem_cli::Companion;
 
 /// The commands that have a separate program in an archive. The package has them in this module.
-const COMPANIONS: &[Companion] = &[Companion { program: "ttmem-mcp", run: ttmem_mcp::run }];
+const COMPANIONS: &[Companion] = &[
+    Companion { program: "ttmem-export", run: ttmem_export::run },
+    Companion { program: "ttmem-mcp", run: ttmem_mcp::run },
+];
 
 /// Runs the command `ttmem` and returns its exit code.
 ///

@@ -51,11 +51,7 @@ pub struct FoundTensor {
 
 /// Finds tensors of a rank, largest first.
 pub fn find(profiles: &[Profile], request: &FindRequest) -> Result<Found> {
-    let all = files_in_order(profiles).into_iter();
-    let mut ranks = all.flat_map(|profile| in_order(profile).into_iter().map(move |rank| (profile, rank)));
-    let Some((profile, rank)) = ranks.nth(request.rank) else {
-        return Err(Error::NotFound(format!("no rank with index {}", request.rank)));
-    };
+    let (profile, rank) = nth_rank(profiles, request.rank)?;
     let pool = pool_index(profile, rank, request.pool.as_deref())?;
     let text = request.text.as_deref().map(Filter::containing);
     let filters = request.filter.iter().chain(&text);
@@ -81,6 +77,13 @@ pub fn find(profiles: &[Profile], request: &FindRequest) -> Result<Found> {
         unknown_sizes: found.iter().filter(|id| size(id).is_none()).count() as u64,
         tensors: found.iter().skip(request.offset).take(request.limit).filter_map(row).collect(),
     })
+}
+
+/// A rank, by its index in the summary's `ranks`.
+pub(super) fn nth_rank(profiles: &[Profile], index: usize) -> Result<(&Profile, &Rank)> {
+    let all = files_in_order(profiles).into_iter();
+    let mut ranks = all.flat_map(|profile| in_order(profile).into_iter().map(move |rank| (profile, rank)));
+    ranks.nth(index).ok_or_else(|| Error::NotFound(format!("no rank with index {index}")))
 }
 
 fn pool_index(profile: &Profile, rank: &Rank, wanted: Option<&str>) -> Result<Option<usize>> {

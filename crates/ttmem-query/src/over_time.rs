@@ -268,7 +268,12 @@ impl View<'_> {
 }
 
 /// Keeps the first, the lowest, the highest and the last point of each pixel column, in order.
-fn thinned(points: &[PointOverTime], start: usize, moments: usize, columns: usize) -> Vec<PointOverTime> {
+pub(super) fn thinned(
+    points: &[PointOverTime],
+    start: usize,
+    moments: usize,
+    columns: usize,
+) -> Vec<PointOverTime> {
     if points.len() <= columns.saturating_mul(4) {
         return points.to_vec();
     }

@@ -5,6 +5,8 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod diff;
+pub(crate) mod export;
+pub(crate) mod fleet;
 pub(crate) mod formats;
 pub(crate) mod gantt;
 pub(crate) mod interactive;
@@ -29,7 +31,8 @@ use crate::console;
 
 /// Runs the command; the exit code is 0 unless part of it failed.
 pub(crate) fn run(args: Args) -> Result<u8> {
-    console::set_verbosity(args.verbosity);
+    let verbosity = args.verbosity;
+    console::set_verbosity(verbosity);
     let Some(command) = args.command else {
         return if args.llm.wanted { llm::run(&args.llm) } else { interactive::run() };
     };
@@ -47,6 +50,8 @@ pub(crate) fn run(args: Args) -> Result<u8> {
         Command::Phases(args) => phases::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Export(args) => export::run(&args, verbosity),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Chart(args) => chart::run(&args).map(|()| 0),
         Command::Gantt(args) => gantt::run(&args).map(|()| 0),
         Command::Serve(args) => serve::run(&args).map(|()| 0),

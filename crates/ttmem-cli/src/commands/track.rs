@@ -35,8 +35,13 @@ const FIND_PACKAGE: &str = "import importlib.util, sys\n\
 
 /// Replaces this process with `python -m ttmem track`.
 pub(crate) fn run(args: &Track) -> Result<u8> {
+    run_in_python("track", &args.words)
+}
+
+/// Replaces this process with a command of the Python package.
+pub(crate) fn run_in_python(verb: &str, words: &[OsString]) -> Result<u8> {
     let python = python()?;
-    let error = Command::new(&python).args(["-m", "ttmem", "track"]).args(&args.words).exec();
+    let error = Command::new(&python).args(["-m", "ttmem", verb]).args(words).exec();
     Err(Error::NotFound(format!("cannot start {}: {error}", python.to_string_lossy())))
 }
 

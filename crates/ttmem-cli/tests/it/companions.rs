@@ -35,3 +35,21 @@ fn a_program_gets_the_arguments_and_returns_the_exit_code() {
     let output = ttmem_in(folder.path()).args(words).assert().code(7).get_output().clone();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "logs\nother logs\n");
 }
+
+#[test]
+fn the_arguments_of_an_export_are_checked_and_passed_on() {
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("ttmem-export");
+    fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let words =
+        ["-q", "export", "a.log", "--run", "r", "--label", "a=b", "--label=c=", "-o", "fleet", "--", "-x"];
+    let output = ttmem_in(folder.path()).args(words).assert().code(0).get_output().clone();
+    let expected = "--output=fleet\n--run=r\n--label=a=b\n--label=c=\n--quiet\n--\na.log\n-x\n";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    for (wrong, reason) in [("--label=x", "KEY=VALUE"), ("--run=", "a name"), ("--to=csv", "parquet")] {
+        let output = ttmem_in(folder.path()).args(["export", "a.log", "-o", "fleet", wrong]).assert().code(2);
+        let message = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+        assert!(message.contains(reason), "{message}");
+    }
+}

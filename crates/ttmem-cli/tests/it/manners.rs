@@ -6,13 +6,14 @@ use std::process::{Command as Process, Stdio};
 
 use assert_cmd::Command;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "summary",
     "report",
     "run",
     "track",
     "last-run",
     "phases",
+    "export",
     "chart",
     "gantt",
     "serve",

@@ -55,6 +55,17 @@ fn the_tracker_gets_all_arguments_and_its_exit_code_is_passed_on() {
     }
 }
 
+#[test]
+fn questions_about_a_fleet_are_passed_on_as_well() {
+    let place = Place::new();
+    place.program("python", WITH_PACKAGE);
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("ttmem"));
+    command.args(["fleet", "closest", "my fleet", "--json"]).env("PATH", place.path("bin"));
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "-m\nttmem\nfleet\nclosest\nmy fleet\n--json\n");
+    assert_eq!(output.status.code(), Some(7));
+}
+
 /// An active environment has `python`, while `python3` may be the system's.
 #[test]
 fn python_comes_before_python3() {

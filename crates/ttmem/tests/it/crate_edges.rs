@@ -15,9 +15,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ttmem-report", &["ttmem-model", "ttmem-query", "ttmem-read"]),
     ("ttmem", &["ttmem-model", "ttmem-query", "ttmem-read", "ttmem-record", "ttmem-report"]),
     ("ttmem-serve", &["ttmem"]),
+    ("ttmem-export", &["ttmem"]),
     ("ttmem-mcp", &["ttmem"]),
     ("ttmem-cli", &["ttmem", "ttmem-serve"]),
-    ("ttmem-py", &["ttmem", "ttmem-cli", "ttmem-mcp"]),
+    ("ttmem-py", &["ttmem", "ttmem-cli", "ttmem-export", "ttmem-mcp"]),
     ("ttmem-c", &["ttmem-model", "ttmem-read", "ttmem-record"]),
     ("ttmem-testkit", &[]),
 ];

@@ -1,0 +1,176 @@
+//! Exports what `ttmem` reads as Parquet files, for SQL questions on many ranks and runs. docs/fleet.md describes the
+//! tables.
+//!
+//! `rows` turns the responses of `ttmem::query` into rows, `table` writes them, and `dataset` decides which files count.
+//! Every number comes from `ttmem::query`.
+
+mod arguments;
+mod cells;
+mod dataset;
+mod rows;
+mod table;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ttmem::model::Profile;
+use ttmem::model::words::counted;
+use ttmem::query::{self, Lives};
+use ttmem::read::{self, Options};
+use ttmem::{Error, Result, report};
+
+pub use arguments::Request;
+use dataset::Export;
+use rows::Origin;
+
+/// Runs the program with its arguments; returns the exit code.
+pub fn run(words: &[OsString]) -> Result<u8> {
+    let request = Request::parse(words)?;
+    let done = export(&request)?;
+    if !request.quiet {
+        let errors = match done.errors {
+            0 => String::new(),
+            errors => format!("; {} recorded as rows of `runs`", counted(errors, "error")),
+        };
+        let ranks = counted(done.ranks, "rank");
+        let inputs = counted(request.inputs.len(), "input");
+        // If standard error is closed, the exit code still says that it worked.
+        let _ = writeln!(
+            io::stderr(),
+            "ttmem: exported {ranks} of {inputs} to {}{errors}",
+            request.dataset.display()
+        );
+    }
+    Ok(0)
+}
+
+/// What was exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// The number of ranks.
+    pub ranks: usize,
+    /// The number of files that could not be read.
+    pub errors: usize,
+}
+
+/// An input and its run.
+struct Source {
+    run: String,
+    input: String,
+    path: String,
+}
+
+/// Exports all inputs. Each run becomes visible as a whole. A file that cannot be read is a row of `runs` with its error.
+pub fn export(request: &Request) -> Result<Exported> {
+    let sources: Vec<Source> = request.inputs.iter().map(|input| Source::of(input, request)).collect();
+    let mut runs: Vec<&str> = Vec::new();
+    for source in &sources {
+        if !runs.contains(&source.run.as_str()) {
+            runs.push(&source.run);
+        }
+    }
+    let mut done = Exported::default();
+    for run in runs {
+        let of_run: Vec<&Source> = sources.iter().filter(|source| source.run == run).collect();
+        export_run(request, run, &of_run, &mut done)?;
+    }
+    Ok(done)
+}
+
+fn export_run(request: &Request, run: &str, sources: &[&Source], done: &mut Exported) -> Result<()> {
+    let host = request.host.clone().unwrap_or_else(dataset::host);
+    let id = |source: &&Source| {
+        let key = format!("{run}\n{host}\n{}", source.path);
+        format!("{:016x}", xxhash_rust::xxh3::xxh3_64(key.as_bytes()))
+    };
+    let mut ids: Vec<String> = sources.iter().map(id).collect();
+    let mut export = Export::start(&request.dataset, run, &ids)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    for (index, source) in sources.iter().enumerate() {
+        // The same input twice is one source.
+        let id = std::mem::take(&mut ids[index]);
+        if sources[..index].iter().any(|earlier| earlier.path == source.path) {
+            continue;
+        }
+        let origin = Origin {
+            run,
+            source_id: &id,
+            source: &source.path,
+            source_host: &host,
+            labels: &request.labels,
+            exported_ns: i64::try_from(now).unwrap_or(i64::MAX),
+        };
+        for (file, path) in files_of(&source.input).iter().enumerate() {
+            export_file(request, &mut export, &origin, (file, path), done)?;
+        }
+    }
+    export.commit()
+}
+
+fn export_file(
+    request: &Request,
+    export: &mut Export<'_>,
+    origin: &Origin<'_>,
+    (file, path): (usize, &str),
+    done: &mut Exported,
+) -> Result<()> {
+    let options = Options { format: request.format.clone(), ..Options::default() };
+    let ask = query::Request::default();
+    let read = read::open_with(path, &options).and_then(|profile| {
+        let profiles = [profile];
+        let summary = query::summary(&profiles, &ask)?;
+        Ok((profiles, summary))
+    });
+    let (profiles, summary): ([Profile; 1], query::Summary) = match read {
+        Ok(read) => read,
+        Err(error @ Error::NoSuchFormat { .. }) => return Err(error),
+        Err(error) => {
+            // If standard error is closed, the row in `runs` still has the error.
+            let _ = writeln!(io::stderr(), "ttmem: {error}");
+            done.errors += 1;
+            return rows::failed(export, origin, (file, path), &error);
+        }
+    };
+    for index in 0..summary.ranks.len() {
+        let lives = Lives::new(&profiles, index, &ask)?;
+        rows::rank(export, origin, file, (&summary, index), &lives)?;
+        done.ranks += 1;
+    }
+    Ok(())
+}
+
+/// The files of an input: a folder of snapshots stands for the snapshots in it, and a folder of recordings for those of the
+/// newest program with several ranks.
+fn files_of(input: &str) -> Vec<String> {
+    let mut found = read::snapshots_in(Path::new(input));
+    if found.is_empty() {
+        found = read::ranks_in(Path::new(input)).files;
+    }
+    if found.is_empty() {
+        return vec![input.to_owned()];
+    }
+    found.into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+impl Source {
+    fn of(input: &str, request: &Request) -> Self {
+        let path = if input == "-" { PathBuf::from(input) } else { absolute(Path::new(input)) };
+        let name = || {
+            let folder =
+                path.file_name().filter(|_| path.is_dir()).map(|name| name.to_string_lossy().into_owned());
+            folder.unwrap_or_else(|| report::title_of(&path.to_string_lossy()))
+        };
+        Self {
+            run: request.run.clone().unwrap_or_else(name),
+            input: input.to_owned(),
+            path: path.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// The path without links. A missing file has none, and is still a source with an error.
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}

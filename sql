@@ -1,0 +1,1 @@
+python/ttmem/fleet/sql
