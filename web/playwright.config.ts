@@ -10,6 +10,8 @@ export default defineConfig({
   fullyParallel: true,
   workers: 2,
   timeout: 60_000,
+  // Uploads take several seconds next to other tests.
+  expect: { timeout: 20_000 },
   forbidOnly: true,
   reporter: [["list"]],
   use: {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 import ttmem
 import ttmem.fleet
@@ -60,6 +61,10 @@ def engines(dataset: Path) -> Any:
     yield started
     for engine in started.values():
         engine.close()
+    # PySpark keeps a thread, and trackers of later tests would warn about it.
+    assert SparkContext._gateway is not None
+    SparkContext._gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 @functools.cache

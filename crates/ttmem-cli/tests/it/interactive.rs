@@ -392,6 +392,7 @@ fn the_summary_scrolls() {
     // Tables that are too wide scroll sideways.
     session
         .send(PAGE_DOWN)
+        .send(PAGE_DOWN)
         .see("allocated by")
         .send(RIGHT)
         .send(RIGHT)

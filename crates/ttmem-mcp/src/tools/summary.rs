@@ -215,5 +215,7 @@ sections!(
     expected,
     checkpoints,
     ran,
+    growth,
     suggestions,
+    combinations,
 );

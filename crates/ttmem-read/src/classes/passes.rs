@@ -82,7 +82,8 @@ impl Passes {
         let follows_one = self.forward.first().is_some_and(|pass| pass.end <= made);
         let soonest = forward.into_iter().chain(backward).map(|pass| pass.first).min();
         // A variable of the program may hold it longer than autograd: logits, for example, until the next iteration.
-        let is_of_loss = backward.is_some_and(|pass| soonest == Some(pass.first));
+        let is_of_loss =
+            backward.is_some_and(|pass| forward.is_none_or(|following| pass.first < following.first));
         if is_of_loss && follows_one && freed.is_none_or(|freed| soonest.is_some_and(|first| freed >= first))
         {
             return Class::Activation;
