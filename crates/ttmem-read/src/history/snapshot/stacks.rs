@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(line("main", r"C:\work\train.py", 9).operation(), "train.main");
         assert_eq!(line("<module>", "<stdin>", 1).operation(), "<stdin>.<module>");
         assert_eq!(line("f", "", 0).operation(), ".f");
-        let graph = "/tmp/torchinductor_me/lc/clcle66numixfmo4m6teiox5yibnix555sqldxz7kwrrn3pqk7rs.py";
+        let graph = "/home/me/.cache/inductor/lc/clcle66numixfmo4m6teiox5yibnix555sqldxz7kwrrn3pqk7rs.py";
         assert_eq!(line("call", graph, 9).operation(), "compiled graph clcle66");
     }
 }
