@@ -36,6 +36,11 @@ impl<T: Copy + Default + PartialEq> Sparse<T> {
         self.len == 0
     }
 
+    /// Whether all rows have the default value.
+    pub fn is_default(&self) -> bool {
+        self.values.iter().all(|value| *value == self.default)
+    }
+
     /// The value of a row, if there is one.
     #[inline]
     pub fn get(&self, row: usize) -> Option<&T> {
@@ -115,6 +120,7 @@ mod tests {
         assert_eq!(column, same);
         column[0] = 1;
         assert_ne!(column, same);
+        assert!(!column.is_default() && self::column(&[0, 0]).is_default());
         assert!(Sparse::<u8>::default().is_empty());
     }
 

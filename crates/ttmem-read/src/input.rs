@@ -11,6 +11,7 @@ use ttmem_model::{Builder, Error, Event, Profile, Result, Sink, Source, frame};
 use super::siblings::Siblings;
 use super::torch_snapshot::TorchSnapshot;
 use super::{Reader, Sniff, docker, folder, json, readers, rotated};
+use crate::history::PlacedAlone;
 use crate::{classes, history};
 
 /// The number of bytes used to detect the format.
@@ -42,6 +43,16 @@ pub struct Input<'a> {
     pub siblings: Siblings,
     /// Whether to read a log whose lines look interleaved as the log of a single process.
     pub allow_interleaved: bool,
+    /// Where to leave a history that is placed while it is read. `None`: it is always emitted as rows.
+    pub(crate) for_history: Option<ForHistory<'a>>,
+}
+
+/// What a reader needs to place a history while it reads it.
+pub(crate) struct ForHistory<'a> {
+    /// Gets the history, if there is one and if it could be placed. Then no rows are emitted.
+    pub placed: &'a mut Option<PlacedAlone>,
+    /// The size of the decompressed input, if it is known.
+    pub size: Option<u64>,
 }
 
 /// How to read an input.
@@ -89,6 +100,11 @@ impl Progress {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
+    /// Whether reading was canceled.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
     /// Adds the size of another file to the total.
     pub(super) fn add_size(&self, bytes: u64) {
         self.size.fetch_add(bytes, Ordering::Relaxed);
@@ -102,14 +118,18 @@ pub fn open(name: &str) -> Result<Profile> {
 
 /// Like [`open`], with options.
 pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
-    let mut builder = Builder::new();
-    read_into(name, options, &mut builder)?;
+    let (mut builder, mut placed) = (Builder::new(), None);
+    let for_history = ForHistory { placed: &mut placed, size: None };
+    read_into(name, options, for_history, &mut builder)?;
     let mut profile = builder.finish();
     rotated::restore_peak(&mut profile, Path::new(name), &options.within);
     let is_snapshot = profile.source.format == TorchSnapshot.name();
     // The profile of a report is placed already.
-    let is_new = profile.ranks.iter().any(|rank| !rank.history.is_empty());
+    let is_new = placed.is_some() || profile.ranks.iter().any(|rank| !rank.history.is_empty());
     history::place(&mut profile);
+    if let Some(placed) = placed {
+        placed.give(&mut profile);
+    }
     match (is_new, is_snapshot) {
         (true, true) => classes::classify(&mut profile),
         (true, false) => classes::complete(&mut profile),
@@ -129,23 +149,29 @@ fn name_by_place(profile: &mut Profile, path: &Path) {
 }
 
 /// Reads an input into a sink.
-pub fn read_into(name: &str, options: &Options, sink: &mut dyn Sink) -> Result<()> {
+fn read_into(
+    name: &str,
+    options: &Options,
+    mut for_history: ForHistory<'_>,
+    sink: &mut dyn Sink,
+) -> Result<()> {
     let failed = |source| Error::Read { path: name.into(), source };
     if name == "-" {
-        return read_stream(name, Box::new(io::stdin()), None, options, sink);
+        return read_stream(name, Box::new(io::stdin()), None, options, for_history, sink);
     }
     let path = Path::new(name);
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return read_into(&folder::report_in(path)?.to_string_lossy(), options, sink);
+        return read_into(&folder::report_in(path)?.to_string_lossy(), options, for_history, sink);
     }
     // A pipe cannot be read again and has no siblings.
     let path = metadata.is_file().then_some(path);
+    for_history.size = path.map(|_| metadata.len());
     if let Some(progress) = options.progress.as_ref().filter(|_| path.is_some()) {
         progress.add_size(metadata.len());
     }
-    read_stream(name, Box::new(file), path, options, sink)
+    read_stream(name, Box::new(file), path, options, for_history, sink)
 }
 
 /// Counts the bytes of a stream if progress is requested.
@@ -166,7 +192,7 @@ struct Counted<R> {
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.progress.stopped.load(Ordering::Relaxed) {
+        if self.progress.is_stopped() {
             return Err(io::Error::other("reading was canceled"));
         }
         let read = self.stream.read(buffer)?;
@@ -181,6 +207,7 @@ fn read_stream(
     raw: Box<dyn Read + Send>,
     path: Option<&Path>,
     options: &Options,
+    mut for_history: ForHistory<'_>,
     sink: &mut dyn Sink,
 ) -> Result<()> {
     let raw = counted(raw, options.progress.as_ref());
@@ -191,7 +218,14 @@ fn read_stream(
     let rereadable = path.is_some() && packing.is_none();
     let allow_interleaved = options.allow_interleaved;
     let is_requested = options.format.is_some();
-    run(reader, Input { name, sniff, is_requested, stream, rereadable, siblings, allow_interleaved }, sink)
+    if packing.is_some() {
+        // Snapshots are compressed to a fifteenth or less.
+        for_history.size = for_history.size.map(|size| size.saturating_mul(20));
+    }
+    let for_history = Some(for_history);
+    let input =
+        Input { name, sniff, is_requested, stream, rereadable, siblings, allow_interleaved, for_history };
+    run(reader, input, sink)
 }
 
 /// Picks a reader, looking at more of the stream until one is certain. A training program may print a lot before its

@@ -58,10 +58,9 @@ impl Levels {
 /// The memory of an allocator.
 #[derive(Debug, Default)]
 pub(super) struct Device {
+    /// The segments and blocks, without the changes in `blocks`.
     tiling: Tiling,
-    held: FxHashMap<u64, Held>,
-    /// The sizes of blocks that the program has freed but streams may still use.
-    waiting: FxHashMap<u64, u64>,
+    blocks: Blocks,
     /// Blocks from before a gap in the history that have not been confirmed since.
     doubtful: FxHashMap<u64, Held>,
     allocated: u64,
@@ -71,6 +70,8 @@ pub(super) struct Device {
     highest: u64,
     /// The number of inconsistent rows, such as a free of something that was not allocated.
     pub unmatched: u64,
+    /// Whether a row contradicted the rows before it, even if nothing is known about the memory before the first row.
+    pub is_contradicted: bool,
 }
 
 impl Device {
@@ -93,7 +94,10 @@ impl Device {
     pub fn change(&mut self, row: &HistoryRow, next: Made) -> Change {
         let effect = self.apply(row, next);
         let failed = row.action == HistoryAction::OutOfMemory;
-        let free = failed.then(|| Box::new(self.tiling.free_pieces()));
+        let free = failed.then(|| {
+            self.blocks.update(&mut self.tiling);
+            Box::new(self.tiling.free_pieces())
+        });
         Change { effect, levels: self.levels(), free }
     }
 
@@ -121,7 +125,12 @@ impl Device {
 
     /// The tensor at an address.
     pub fn at(&self, address: u64) -> Option<Made> {
-        self.held.get(&address).map(|held| held.made)
+        self.blocks.get(address).and_then(|block| block.held).map(|held| held.made)
+    }
+
+    /// Whether there is a block at an address, which a stream may still use.
+    pub fn has(&self, address: u64) -> bool {
+        self.blocks.get(address).is_some_and(|block| block.held.is_some() || block.waiting.is_some())
     }
 
     /// Whether there may be tensors from before a gap in the history that no longer exist.
@@ -143,17 +152,28 @@ impl Device {
     }
 
     fn allocate(&mut self, row: &HistoryRow, next: Made) -> Effect {
-        let block = match row.block.get() {
+        let (address, bytes) = (row.address, row.bytes);
+        let alone = match row.block.get() {
             Some(block) => {
-                self.tiling.put(row.address, block);
-                block
+                self.tiling.put(address, block);
+                Some(block)
             }
-            None => self.tiling.allocate(row.address, row.bytes),
+            None => self.tiling.size_alone(address, bytes),
         };
-        let held = Held { made: next, bytes: row.bytes, block };
-        if let Some(lost) = self.held.insert(row.address, held) {
+        let block = alone.unwrap_or_else(|| {
+            self.blocks.update(&mut self.tiling);
+            self.tiling.allocate(address, bytes)
+        });
+        if self.blocks.is_crowded() {
+            self.blocks.update(&mut self.tiling);
+            self.blocks.forget_empty();
+        }
+        let held = Held { made: next, bytes, block };
+        let lost = self.blocks.hold(address, held);
+        if let Some(lost) = lost {
             // Two allocations at one address: the free of the first is missing.
             self.unmatched += 1;
+            self.is_contradicted = true;
             self.allocated = self.allocated.saturating_sub(lost.block);
             self.active = self.active.saturating_sub(lost.block);
             self.requested = self.requested.saturating_sub(lost.bytes);
@@ -168,7 +188,7 @@ impl Device {
                 let block = row.block.get().unwrap_or(held.block);
                 self.tiling.put(row.address, block);
                 let held = Held { block, ..held };
-                self.held.insert(row.address, held);
+                self.blocks.hold(row.address, held);
                 self.count(held);
                 Effect::None
             }
@@ -187,45 +207,158 @@ impl Device {
         self.highest = self.highest.max(self.allocated);
     }
 
-    fn let_go(&mut self, address: u64) -> Option<Held> {
-        let held = self.held.remove(&address);
-        match &held {
-            Some(held) => {
-                self.allocated = self.allocated.saturating_sub(held.block);
-                self.requested = self.requested.saturating_sub(held.bytes);
-            }
-            None => self.unmatched += u64::from(!self.is_unbounded()),
-        }
-        held
+    fn let_go(&mut self, held: Held) -> Effect {
+        self.allocated = self.allocated.saturating_sub(held.block);
+        self.requested = self.requested.saturating_sub(held.bytes);
+        Effect::Gone(held.made)
+    }
+
+    fn is_not_held(&mut self) {
+        self.unmatched += u64::from(!self.is_unbounded());
+        self.is_contradicted = true;
     }
 
     fn give_back(&mut self, address: u64) -> Effect {
-        let Some(held) = self.let_go(address) else { return Effect::None };
-        self.waiting.insert(address, held.block);
-        Effect::Gone(held.made)
+        let block = self.blocks.get_mut(address);
+        match block.and_then(|block| Some((block.held.take()?, &mut block.waiting))) {
+            Some((held, waiting)) => {
+                *waiting = Some(held.block);
+                self.let_go(held)
+            }
+            None => {
+                self.is_not_held();
+                Effect::None
+            }
+        }
     }
 
     fn free(&mut self, address: u64) -> Effect {
-        let Some(held) = self.let_go(address) else {
-            self.complete(address);
-            return Effect::None;
-        };
-        self.active = self.active.saturating_sub(held.block);
-        self.tiling.free(address);
-        Effect::Gone(held.made)
+        match self.blocks.free(address, |block| block.held.take()) {
+            Some(held) => {
+                self.active = self.active.saturating_sub(held.block);
+                self.let_go(held)
+            }
+            None => {
+                self.is_not_held();
+                self.complete(address);
+                Effect::None
+            }
+        }
     }
 
     fn complete(&mut self, address: u64) {
-        if let Some(block) = self.waiting.remove(&address) {
-            self.active = self.active.saturating_sub(block);
-            self.tiling.free(address);
+        match self.blocks.free(address, |block| block.waiting.take()) {
+            Some(block) => self.active = self.active.saturating_sub(block),
+            None => self.is_contradicted = true,
         }
     }
 
     fn forget(&mut self) {
-        self.doubtful.extend(self.held.drain());
-        self.waiting.clear();
+        let held = std::mem::take(&mut self.blocks).all.into_iter();
+        self.doubtful.extend(held.filter_map(|(address, block)| Some((address, block.held?))));
         self.tiling = Tiling::new(self.tiling.rules());
         (self.allocated, self.active, self.requested) = (0, 0, 0);
+    }
+}
+
+/// What is at an address.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    held: Option<Held>,
+    /// The size of the block, if the program has freed it but streams may still use it.
+    waiting: Option<u64>,
+    /// The size of the block that the allocator has there.
+    size: Option<u64>,
+    /// Whether the tiling does not have this size yet.
+    is_changed: bool,
+}
+
+/// Blocks by address. Programs use the same addresses again and again, so an address is kept when its block is freed, and
+/// most rows look up one number. The tiling, which is ordered by address, learns of changes only when it needs them: the
+/// sizes of small blocks do not depend on their neighbors.
+#[derive(Debug, Default)]
+struct Blocks {
+    at: FxHashMap<u64, u32>,
+    all: Vec<(u64, Block)>,
+    /// The indexes of blocks that have changed.
+    changed: Vec<u32>,
+    /// The number of addresses that are too many.
+    crowd: usize,
+}
+
+impl Blocks {
+    /// Up to this number of addresses, none is forgotten.
+    const FEW: usize = 4096;
+
+    #[inline]
+    fn get(&self, address: u64) -> Option<&Block> {
+        self.all.get(*self.at.get(&address)? as usize).map(|(_, block)| block)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, address: u64) -> Option<&mut Block> {
+        self.all.get_mut(*self.at.get(&address)? as usize).map(|(_, block)| block)
+    }
+
+    /// Holds a block at an address. Returns what was held there before.
+    #[inline]
+    fn hold(&mut self, address: u64, held: Held) -> Option<Held> {
+        let index = match self.at.get(&address) {
+            Some(index) => *index,
+            None => self.add(address),
+        };
+        let (_, block) = self.all.get_mut(index as usize)?;
+        block.size = Some(held.block);
+        if !std::mem::replace(&mut block.is_changed, true) {
+            self.changed.push(index);
+        }
+        block.held.replace(held)
+    }
+
+    /// Frees the block at an address if a function takes something from it.
+    #[inline]
+    fn free<T>(&mut self, address: u64, take: impl FnOnce(&mut Block) -> Option<T>) -> Option<T> {
+        let index = *self.at.get(&address)?;
+        let (_, block) = self.all.get_mut(index as usize)?;
+        let taken = take(block)?;
+        block.size = None;
+        if !std::mem::replace(&mut block.is_changed, true) {
+            self.changed.push(index);
+        }
+        Some(taken)
+    }
+
+    #[cold]
+    fn add(&mut self, address: u64) -> u32 {
+        let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push((address, Block::default()));
+        self.at.insert(address, index);
+        index
+    }
+
+    /// Whether enough addresses were added since [`Self::forget_empty`] to call it again.
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        self.all.len() > self.crowd.max(Self::FEW)
+    }
+
+    /// Forgets the addresses without a block. All changes must have been applied to the tiling.
+    fn forget_empty(&mut self) {
+        self.all.retain(|(_, block)| block.held.is_some() || block.waiting.is_some());
+        self.at = self.all.iter().zip(0..).map(|((address, _), index)| (*address, index)).collect();
+        // At least as many are added before the next time.
+        self.crowd = 2 * self.all.len();
+    }
+
+    /// Applies the changes since the last call to the tiling.
+    fn update(&mut self, tiling: &mut Tiling) {
+        for index in self.changed.drain(..) {
+            let Some((address, block)) = self.all.get_mut(index as usize) else { continue };
+            block.is_changed = false;
+            match block.size {
+                Some(size) => tiling.put(*address, size),
+                None => tiling.free(*address),
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@
 
 mod ahead;
 mod device;
+mod eager;
 mod late_calls;
 mod learned;
 mod notes;
@@ -18,6 +19,7 @@ mod placed;
 mod restored;
 pub mod snapshot;
 
+pub(crate) use eager::{Expected, PlacedAlone, PlacingAlone, place_alone};
 pub use place::place;
 pub use restored::{lacks_peak, restore_peak};
 pub use ttmem_model::rules::allocator::{Block, Contents};

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 use ttmem_model::rules::outcomes::outcomes;
 use ttmem_model::{
-    Bytes, CallEnd, CallId, Class, During, History, HistoryAction, HistoryRow, Label, Labels, Moment,
+    Bytes, CallEnd, CallId, Class, During, History, HistoryAction, HistoryRow, Holder, Label, Labels, Moment,
     Nanoseconds, OpId, OpKind, PoolId, Profile, Rank, Reading, ScopeKind, Step, StepMarks, StepNumber,
     StepRow, Tensor, TypeId,
 };
@@ -106,14 +106,18 @@ enum Item {
     Row(HistoryRow),
     /// A label recorded for an address.
     Label(Label),
+    /// What keeps the block at an address alive.
+    HeldBy(PoolId, u64, Holder),
 }
 
 fn place_rank(mut rank: Rank, survey: &Survey, learned: &Learned) -> (Rank, Notes) {
     let history = std::mem::take(&mut rank.history);
     let labels = std::mem::take(&mut rank.labels);
+    let holders = std::mem::take(&mut rank.address_holders);
     let mut placing = Placing::new(&rank, !labels.is_empty(), learned);
     placing.placed.reserve(rank.steps.len() + survey.steps, survey.blocks);
-    if rank.steps.is_empty() && labels.is_empty() && survey.is_in_order {
+    let is_history_only = rank.steps.is_empty() && labels.is_empty() && holders.is_empty();
+    if is_history_only && survey.is_in_order {
         // Rows are released as they are placed.
         if survey.rows >= MANY_ROWS && !survey.has_gaps {
             let devices = std::mem::take(&mut placing.devices);
@@ -123,7 +127,7 @@ fn place_rank(mut rank: Rank, survey: &Survey, learned: &Learned) -> (Rank, Note
             history.consume(|row| placing.row_at(row.time, row));
         }
     } else {
-        for (time, item) in in_order(&rank, &history, &labels) {
+        for (time, item) in in_order(&rank, &history, &labels, &holders) {
             placing.item(time, item);
         }
     }
@@ -141,7 +145,12 @@ fn place_rank(mut rank: Rank, survey: &Survey, learned: &Learned) -> (Rank, Note
 }
 
 /// All items with a time, ordered by time.
-fn in_order(rank: &Rank, history: &History, labels: &Labels) -> Vec<(Nanoseconds, Item)> {
+fn in_order(
+    rank: &Rank,
+    history: &History,
+    labels: &Labels,
+    holders: &[(PoolId, u64, Holder)],
+) -> Vec<(Nanoseconds, Item)> {
     let mut items = Vec::with_capacity(rank.steps.len() + history.len() + labels.len());
     let mut times = rank.times.iter().peekable();
     let mut time = 0;
@@ -169,6 +178,12 @@ fn in_order(rank: &Rank, history: &History, labels: &Labels) -> Vec<(Nanoseconds
         let start = starts.get(&label.pool).copied().filter(|_| lasts(label.class)).unwrap_or(0);
         (label.time.max(start), Item::Label(label))
     }));
+    let held_by = |&(pool, at, holder): &(PoolId, u64, Holder)| {
+        // A file that continues a recording begins with the blocks that existed then.
+        let start = starts.get(&pool).copied().filter(|_| rank.thinned.is_some()).unwrap_or(0);
+        (holder.time.max(start), Item::HeldBy(pool, at, holder))
+    };
+    items.extend(holders.iter().map(held_by));
     // Stable sort: items with the same time keep the order of the kinds above.
     items.sort_by_key(|(time, _)| *time);
     items
@@ -210,7 +225,7 @@ fn says_what_is_there(action: HistoryAction) -> bool {
 }
 
 /// Whether a row is a separate step. Driver calls of the allocator belong to the allocation that needs them.
-fn is_step(action: HistoryAction) -> bool {
+pub(super) fn is_step(action: HistoryAction) -> bool {
     matches!(
         action,
         HistoryAction::Allocated
@@ -220,7 +235,7 @@ fn is_step(action: HistoryAction) -> bool {
     )
 }
 
-struct Placing<'a> {
+pub(super) struct Placing<'a> {
     rank: &'a Rank,
     /// The devices, by pool.
     devices: Vec<Device>,
@@ -234,7 +249,7 @@ struct Placing<'a> {
 }
 
 impl<'a> Placing<'a> {
-    fn new(rank: &'a Rank, has_labels: bool, learned: &'a Learned) -> Self {
+    pub fn new(rank: &'a Rank, has_labels: bool, learned: &'a Learned) -> Self {
         let origin = has_labels.then(Vec::new);
         let devices = rank.pools.iter().map(|pool| Device::new(pool.rules.unwrap_or_default()));
         Self {
@@ -248,16 +263,38 @@ impl<'a> Placing<'a> {
         }
     }
 
+    /// Reserves memory for a number of rows and for the allocations among them.
+    pub fn reserve(&mut self, rows: usize, allocations: usize) {
+        // The expected number may be that of a corrupt file.
+        const MAX: usize = 1 << 26;
+        self.placed.reserve(rows.min(MAX), allocations.min(MAX));
+    }
+
+    /// Takes the device of the first pool.
+    pub fn take_device(&mut self) -> Device {
+        self.devices.first_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether a row of the first pool contradicted the rows before it.
+    #[inline]
+    pub fn is_contradicted(&self) -> bool {
+        self.devices.first().is_some_and(|device| device.is_contradicted)
+    }
+
     fn item(&mut self, time: Nanoseconds, item: Item) {
         self.open.advance(time);
         match item {
             Item::Step(step) => self.step_as_it_was(step, time),
             Item::Row(row) => self.row(&row, time),
             Item::Label(label) => self.label(&label),
+            Item::HeldBy(pool, address, holder) => {
+                let made = self.devices.get(pool.index()).and_then(|device| device.at(address));
+                self.placed.holders.extend(made.map(|made| (made, holder)));
+            }
         }
     }
 
-    fn row_at(&mut self, time: Nanoseconds, row: &HistoryRow) {
+    pub fn row_at(&mut self, time: Nanoseconds, row: &HistoryRow) {
         self.open.advance(time);
         self.row(row, time);
     }
@@ -407,7 +444,7 @@ impl<'a> Placing<'a> {
         Some(made)
     }
 
-    fn finish(mut self) -> Placed {
+    pub fn finish(mut self) -> Placed {
         self.repeat_labels();
         self.learn_types();
         (self.placed.notes.bare, self.placed.notes.unlike) = (self.learned.bare, self.learned.unlike);

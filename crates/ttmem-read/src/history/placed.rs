@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use ttmem_model::{
-    CallId, Curve, CurveKind, FromStep, Moment, Nanoseconds, OpId, Pool, Position, Rank, Reading, Restored,
-    Step, StepNumber, StepRow, Steps, Tensor, TensorId, Tensors,
+    CallId, Curve, CurveKind, FromStep, Holder, Moment, Nanoseconds, OpId, Pool, Position, Rank, Reading,
+    Restored, Step, StepNumber, StepRow, Steps, Tensor, TensorId, Tensors,
 };
 
 use super::device::{Levels, Made};
 use super::notes::Notes;
 
 /// The result of placing a history.
+#[derive(Debug)]
 pub(super) struct Placed {
     pub steps: Steps,
     pub times: FromStep<Nanoseconds>,
@@ -20,6 +21,7 @@ pub(super) struct Placed {
     pub now: Vec<Step>,
     pub made: Tensors,
     pub requires_grad: Vec<(usize, bool)>,
+    pub holders: Vec<(usize, Holder)>,
     /// The operations of tensors that existed before the history.
     pub restored: Vec<(usize, OpId)>,
     /// The curves of each pool.
@@ -28,6 +30,7 @@ pub(super) struct Placed {
 }
 
 /// The curves of a pool.
+#[derive(Debug)]
 enum Curves {
     /// All of them, because nothing was observed live.
     Whole(Box<Whole>),
@@ -36,6 +39,7 @@ enum Curves {
 }
 
 /// A pool with the curves of its levels, which become part of it at the end.
+#[derive(Debug)]
 struct Whole {
     pool: Pool,
     allocated: Curve,
@@ -112,6 +116,7 @@ impl Placed {
             now: Vec::with_capacity(rank.steps.len()),
             made: Tensors::default(),
             requires_grad: Vec::new(),
+            holders: Vec::new(),
             restored: Vec::new(),
             curves: rank.pools.iter().map(Curves::new).collect(),
             notes: Notes::default(),
@@ -179,6 +184,16 @@ impl Placed {
         }
     }
 
+    /// Gives the first pool the properties of another one.
+    pub fn adopt(&mut self, like: &Pool) {
+        if let Some(Curves::Whole(whole)) = self.curves.first_mut() {
+            let Pool { name, banks, quantum, layout, rules, totals, sampled, .. } = like.clone();
+            let pool = &mut whole.pool;
+            (pool.name, pool.banks, pool.quantum) = (name, banks, quantum);
+            (pool.layout, pool.rules, pool.totals, pool.sampled) = (layout, rules, totals, sampled);
+        }
+    }
+
     /// Converts an earlier moment to the new steps.
     fn moment(&self, at: Moment) -> Moment {
         if at == Moment::NEVER {
@@ -225,6 +240,9 @@ impl Placed {
         }
         for &(made, does) in &self.requires_grad {
             rank.requires_grad.extend(TensorId::new(seen_live + made).map(|tensor| (tensor, does)));
+        }
+        for &(made, holder) in &self.holders {
+            rank.holders.extend(TensorId::new(seen_live + made).map(|tensor| (tensor, holder)));
         }
         for &(made, op) in &self.restored {
             let restored = Restored { op: Some(op), scope: None };

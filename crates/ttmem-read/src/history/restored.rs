@@ -134,6 +134,9 @@ fn put_in_place(rank: &mut Rank, row: TensorId, at: Moment, from: &Rank, gone: &
         if let Some(&does) = from.requires_grad.get(&tensor) {
             rank.requires_grad.insert(id, does);
         }
+        if let Some(&holder) = from.holders.get(&tensor) {
+            rank.holders.insert(id, holder);
+        }
     }
 }
 

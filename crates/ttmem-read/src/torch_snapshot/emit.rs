@@ -4,25 +4,34 @@ use std::iter::Peekable;
 
 use ttmem_model::words::{by_count, counted, size};
 use ttmem_model::{
-    Class, Error, HistoryAction, HistoryRow, Label, Op, OpId, OpKind, PoolId, RankEvent, ReservedSegment,
-    Result, Sink, StackId,
+    AllocatorRules, Class, Error, HistoryAction, HistoryRow, Label, Op, OpId, OpKind, PoolId, RankEvent,
+    ReservedSegment, Result, Sink, StackId,
 };
 
 use super::annotations;
 use super::cpp;
 use super::document::{Device, Document};
+use super::eager::StepOrigin;
 use super::heap::Heap;
 use super::trace::{Origin, OriginIndex, Trace};
 use crate::definitions::{Definitions, row};
-use crate::history::Contents;
 use crate::history::snapshot::{ALLOCATION, HistoryCursor, OTHER, RowContext, Update, UpdateRow};
+use crate::history::{Contents, PlacedAlone};
 use crate::python_stack::{is_library, is_python};
 
 /// The pool of pinned host memory.
 const PINNED: &str = "pinned";
 
 /// Emits a whole snapshot.
-pub(super) fn emit(document: Document, heap: &Heap, file: &str, sink: &mut dyn Sink) -> Result<()> {
+///
+/// If `placed` is given, it gets the history if that was placed while it was read. Otherwise the history is emitted as rows.
+pub(super) fn emit(
+    document: Document,
+    heap: &Heap,
+    file: &str,
+    placed: Option<&mut Option<PlacedAlone>>,
+    sink: &mut dyn Sink,
+) -> Result<()> {
     if document.devices.is_empty() && document.host.is_none() {
         return Err(Error::NoMemoryData {
             file: file.into(),
@@ -32,7 +41,7 @@ pub(super) fn emit(document: Document, heap: &Heap, file: &str, sink: &mut dyn S
         });
     }
     let mut emitter = Emitter::new(heap, sink)?;
-    emitter.emit(document)?;
+    emitter.emit(document, placed)?;
     emitter.definitions.end()
 }
 
@@ -64,7 +73,7 @@ impl<'s, 'h> Emitter<'s, 'h> {
         Ok(Self { heap, definitions, ops, allocation, other })
     }
 
-    fn emit(&mut self, document: Document) -> Result<()> {
+    fn emit(&mut self, document: Document, placed: Option<&mut Option<PlacedAlone>>) -> Result<()> {
         let Document { devices, host, annotations, settings, has_traces, invalid } = document;
         let kind = device_kind(self.heap);
         let mut all: Vec<Named> = devices
@@ -97,7 +106,31 @@ impl<'s, 'h> Emitter<'s, 'h> {
         annotations::emit(&annotations, began.unwrap_or(0), history, self.heap, &mut self.definitions)?;
         self.segments(&all)?;
         self.labels(&all, began.unwrap_or(0))?;
+        let alone = all.iter_mut().find_map(|named| named.device.trace.placed());
+        let has_calls = !annotations.is_empty();
+        if let (Some(placed), Some(alone), [only], false) = (placed, alone, all.as_slice(), has_calls)
+            && Self::is_alone(&only.device, &alone, settings.rules)
+        {
+            *placed = Some(self.completed(alone, began.unwrap_or(0))?);
+            return Ok(());
+        }
         self.histories(all, began.unwrap_or(0), settings.overflowed)
+    }
+
+    /// Whether the only device was placed as its rows would be.
+    fn is_alone(device: &Device, alone: &PlacedAlone, rules: AllocatorRules) -> bool {
+        Lacking::of(device) == Lacking::Nothing
+            && device.trace.labels.is_empty()
+            && alone.begins_empty(&device.contents, rules)
+    }
+
+    /// The placed history with its operations.
+    fn completed(&mut self, mut alone: PlacedAlone, began: u64) -> Result<PlacedAlone> {
+        let origins = alone.ops().iter().map(|op| StepOrigin::from_op(*op));
+        let ops = origins.map(|of| Ok((self.op(of.origin, of.is_free)?, of.is_free)));
+        let ops = ops.collect::<Result<Vec<_>>>()?;
+        alone.complete(ops, began);
+        Ok(alone)
     }
 
     fn segments(&mut self, all: &[Named]) -> Result<()> {

@@ -6,8 +6,9 @@
 
 use rustc_hash::FxHashMap;
 
+use super::eager::Eager;
 use super::keys::{self, Key};
-use super::trace::{Fields, ParsedEntry, Trace, TraceParser};
+use super::trace::{Fields, OwnFields, ParsedEntry, SharedFields, Trace, TraceParser};
 use crate::history::snapshot::{Line, LineIndex, StackIndex, Stacks};
 
 /// A text of a snapshot; equal texts have the same id.
@@ -106,6 +107,8 @@ pub(super) struct Heap {
     unused: Option<ObjectId>,
     /// The number of entries that went directly to their trace.
     pub direct: u64,
+    /// Whether the first trace is placed while it is being read.
+    pub eager: Eager,
 }
 
 impl Heap {
@@ -117,11 +120,33 @@ impl Heap {
         }
     }
 
+    /// Whether an object is a list.
+    pub fn is_list(&self, id: ObjectId) -> bool {
+        let object = self.object(id);
+        matches!(object, Object::NewList | Object::List(_) | Object::Stack(_) | Object::Trace(_))
+    }
+
+    /// Whether a value is an entry that is not in a list yet.
+    pub fn is_entry(&self, value: Value) -> bool {
+        value.object().is_some_and(|id| matches!(self.object(id), Object::Entry(_)))
+    }
+
     /// Adds an entry to a trace.
     pub fn add_entry(&mut self, trace: usize, fields: &Fields) {
         self.direct += 1;
         let entry = self.parser.entry(fields, &self.texts);
         if let Some(trace) = self.traces.get_mut(trace) {
+            trace.push(entry);
+        }
+    }
+
+    /// The same for an entry that shares fields with others, and has some bytes.
+    #[inline]
+    pub fn add_entry_of(&mut self, trace: usize, shared: &mut SharedFields, own: &OwnFields, bytes: usize) {
+        self.direct += 1;
+        let entry = self.parser.entry_of(shared, own, &self.texts);
+        if let Some(trace) = self.traces.get_mut(trace) {
+            trace.eager.measure(bytes);
             trace.push(entry);
         }
     }
@@ -265,7 +290,8 @@ impl Heap {
             (Object::NewList, Some(Object::Line(_))) => self.stack(None, items),
             (Object::Stack(stack), _) => self.stack(stack, items),
             (Object::NewList, Some(Object::Entry(_))) => {
-                self.traces.push(Trace::default());
+                let eager = std::mem::take(&mut self.eager);
+                self.traces.push(Trace { eager, ..Trace::default() });
                 let trace = self.traces.len() - 1;
                 self.take_entries(trace, items);
                 u32::try_from(trace).map_or(Object::Taken, Object::Trace)

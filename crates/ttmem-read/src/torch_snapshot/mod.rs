@@ -7,6 +7,7 @@
 mod annotations;
 mod cpp;
 mod document;
+mod eager;
 mod emit;
 mod heap;
 mod keys;
@@ -17,6 +18,7 @@ use memchr::memmem;
 use ttmem_model::{Error, Result, Sink};
 
 use self::document::document;
+use self::eager::Eager;
 use self::emit::emit;
 use self::heap::Heap;
 use super::{Input, Reader, Sniff};
@@ -46,6 +48,9 @@ impl Reader for TorchSnapshot {
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         let mut heap = Heap::default();
+        if let Some(for_history) = &input.for_history {
+            heap.eager = Eager::soon(for_history.size);
+        }
         let root = pickle::run(input.stream, &mut heap).map_err(|error| Error::Corrupt {
             file: input.name.into(),
             message: format!("byte {}: {}", error.offset, error.what),
@@ -57,6 +62,7 @@ impl Reader for TorchSnapshot {
             });
         };
         heap.release();
-        emit(document, &heap, input.name, sink)
+        let placed = input.for_history.map(|for_history| for_history.placed);
+        emit(document, &heap, input.name, placed, sink)
     }
 }

@@ -246,6 +246,24 @@ impl Memos {
         }
     }
 
+    /// Adds a few memos.
+    #[inline]
+    fn push_all(&mut self, memos: &[Memo]) {
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() + memos.len() <= Self::CHUNK => {
+                self.len += memos.len();
+                for memo in memos {
+                    chunk.push(*memo);
+                }
+            }
+            _ => {
+                for memo in memos {
+                    self.push(*memo);
+                }
+            }
+        }
+    }
+
     /// Replaces a memo. Returns `false` if it does not exist.
     fn replace(&mut self, index: usize, memo: Memo) -> bool {
         let chunk = self.chunks.get_mut(index / Self::CHUNK);
@@ -465,7 +483,9 @@ impl Machine<'_> {
     /// Adds the keys and values from a position of the stack to the dictionary before them.
     fn set_from(&mut self, first: usize) -> Step<()> {
         match first.checked_sub(1).and_then(|before| self.stack.get(before)) {
-            Some(&Value::Object(object)) if (self.stack.len() - first).is_multiple_of(2) => {
+            Some(&Value::Object(object))
+                if (self.stack.len() - first).is_multiple_of(2) && !self.heap.is_list(object) =>
+            {
                 self.heap.set_items(object, &self.stack[first..]);
                 self.stack.truncate(first);
                 Ok(())
@@ -527,6 +547,16 @@ mod tests {
         assert!(memos.get(count).is_none() && !memos.replace(count, memo(0)));
         assert!(memos.replace(Memos::CHUNK, memo(7)));
         assert_eq!(memos.get(Memos::CHUNK).map(|memo| memo.0), Some(7));
+    }
+
+    /// The fast path does not keep entries on the stack, so the number of items above a mark says nothing.
+    #[test]
+    fn lists_have_no_keys() {
+        for items in [&b""[..], b"K\x01K\x02", b"}(K\x01K\x02uK\x03"] {
+            let bytes = [b"\x80\x04](", items, b"u."].concat();
+            let error = run(std::io::Cursor::new(bytes), &mut Heap::default()).unwrap_err();
+            assert_eq!(error.what, "keys without a dictionary");
+        }
     }
 
     /// Whether entries have the usual form decides how long reading takes.

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use ttmem_model::HistoryAction;
 
+use super::eager::Eager;
 use super::heap::{TextId, Texts, Value};
 use super::keys::{self, Key};
 use crate::history::snapshot::{AddressKey, Entries, Entry, StackIndex, action_of};
+use crate::history::{Expected, PlacedAlone};
 
 /// The origin of an entry: the data that entries of the same code share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -91,9 +93,11 @@ pub(super) struct Trace {
     /// All entries, as the snapshot counts them.
     pub len: u64,
     pub first_us: Option<u64>,
+    pub eager: Eager,
 }
 
 impl Trace {
+    #[inline]
     pub fn push(&mut self, entry: ParsedEntry) {
         self.len += 1;
         match entry {
@@ -106,12 +110,47 @@ impl Trace {
                 }
                 self.first_us.get_or_insert(entry.time_us);
                 self.entries.push(entry);
+                if self.eager.is_wanted() && self.entries.has_full() {
+                    self.pass_on();
+                }
             }
             ParsedEntry::UserDefined { stack, time_us } => self.user_defined.push((stack, time_us)),
             ParsedEntry::Label { address, text, time_us } => self.labels.push((address, text, time_us)),
             ParsedEntry::Internal => self.internal += 1,
             ParsedEntry::Other(word) => *self.others.entry(word).or_default() += 1,
         }
+    }
+
+    #[cold]
+    fn pass_on(&mut self) {
+        let full = self.entries.take_full();
+        let mut eager = std::mem::take(&mut self.eager);
+        let rest = eager.send(full, |entries| self.expected(entries));
+        self.eager = eager;
+        self.entries.put_back(rest);
+    }
+
+    /// What to expect of a number of entries if they are like those so far. Reserving too little costs a copy, and reserving
+    /// too much costs memory at the ends of columns.
+    fn expected(&self, entries: u64) -> Expected {
+        let share = |value: u64| {
+            let share = u128::from(entries) * u128::from(value) / u128::from(self.len.max(1));
+            usize::try_from(share + share / 64).unwrap_or(0)
+        };
+        Expected { rows: share(self.entries.len() as u64), allocations: share(self.entries.allocations()) }
+    }
+
+    /// Waits until the trace is placed, if it was placed while it was read. Then the entries are complete.
+    pub fn placed(&mut self) -> Option<PlacedAlone> {
+        if let Eager::Placing(_) = self.eager {
+            let mut last = self.entries.take_full();
+            last.push(self.entries.take_open());
+            let rest = self.eager.send(last, |_| Expected::default());
+            debug_assert!(rest.is_empty(), "the thread is running");
+        }
+        let (placed, entries) = std::mem::take(&mut self.eager).finish();
+        self.entries.put_back(entries);
+        placed
     }
 }
 
@@ -136,12 +175,49 @@ enum Word {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fields {
     action: Option<TextId>,
-    addr: u64,
-    device_free: u64,
-    size: u64,
-    time_us: u64,
+    numbers: Numbers,
     is_internal: bool,
     origin: Origin,
+}
+
+/// The numbers that change with every entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Numbers {
+    pub addr: u64,
+    pub device_free: u64,
+    pub size: u64,
+    pub time_us: u64,
+}
+
+/// The fields that entries of one form share, and the origins that follow from them and from the stack.
+#[derive(Debug)]
+pub(super) struct SharedFields {
+    fields: Fields,
+    /// The origin without a stack, and then that of each stack.
+    origins: Vec<Option<OriginIndex>>,
+}
+
+impl SharedFields {
+    pub fn new(mut fields: Fields) -> Self {
+        fields.set_stack(None);
+        Self { fields, origins: Vec::new() }
+    }
+
+    pub fn numbers(&self) -> Numbers {
+        self.fields.numbers
+    }
+
+    pub fn action(&self) -> Option<TextId> {
+        self.fields.action
+    }
+}
+
+/// What an entry has in addition to the fields that it shares with others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnFields {
+    pub action: Option<TextId>,
+    pub numbers: Numbers,
+    pub stack: Option<StackIndex>,
 }
 
 impl Fields {
@@ -151,10 +227,10 @@ impl Fields {
         let said = || value.text().filter(|text| !Texts::is_nothing(*text));
         match key {
             Key::Action => self.action = value.text(),
-            Key::Addr => self.addr = value.int().unwrap_or(0),
-            Key::DeviceFree => self.device_free = value.int().unwrap_or(0),
-            Key::Size => self.size = value.int().unwrap_or(0),
-            Key::TimeUs => self.time_us = value.int().unwrap_or(0),
+            Key::Addr => self.numbers.addr = value.int().unwrap_or(0),
+            Key::DeviceFree => self.numbers.device_free = value.int().unwrap_or(0),
+            Key::Size => self.numbers.size = value.int().unwrap_or(0),
+            Key::TimeUs => self.numbers.time_us = value.int().unwrap_or(0),
             Key::Stream => self.origin.stream = value.int().unwrap_or(0),
             Key::CompileContext => self.origin.context = said(),
             Key::UserMetadata => self.origin.metadata = said(),
@@ -165,11 +241,6 @@ impl Fields {
 
     pub fn set_stack(&mut self, stack: Option<StackIndex>) {
         self.origin.stack = stack;
-    }
-
-    pub fn without_stack(mut self) -> Self {
-        self.set_stack(None);
-        self
     }
 
     pub fn has_action(&self) -> bool {
@@ -216,30 +287,68 @@ impl TraceParser {
         meaning
     }
 
+    #[inline]
+    fn meaning(&mut self, word: TextId, texts: &Texts) -> Word {
+        match self.actions.get(word.0 as usize) {
+            Some(&Some(meaning)) => meaning,
+            _ => self.learn(word, texts),
+        }
+    }
+
+    /// The same as [`TraceParser::entry`] for the fields that an entry shares with others together with its own. Their
+    /// origin is looked up only once for each stack.
+    #[inline]
+    pub fn entry_of(&mut self, shared: &mut SharedFields, own: &OwnFields, texts: &Texts) -> ParsedEntry {
+        let meaning = own.action.map(|word| self.meaning(word, texts));
+        if let (Some(Word::Memory(action)), false) = (meaning, shared.fields.is_internal) {
+            let origin = match shared.origins.get(own.stack.map_or(0, |stack| stack.index() + 1)) {
+                Some(&Some(known)) => known,
+                _ => self.learn_origin(shared, own.stack),
+            };
+            return ParsedEntry::Memory(memory_entry(action, &own.numbers, origin));
+        }
+        let mut fields = Fields { action: own.action, numbers: own.numbers, ..shared.fields };
+        fields.set_stack(own.stack);
+        self.entry(&fields, texts)
+    }
+
+    #[cold]
+    fn learn_origin(&mut self, shared: &mut SharedFields, stack: Option<StackIndex>) -> OriginIndex {
+        let origin = self.origins.add(&Origin { stack, ..shared.fields.origin });
+        let index = stack.map_or(0, |stack| stack.index() + 1);
+        if shared.origins.len() <= index {
+            shared.origins.resize(index + 1, None);
+        }
+        shared.origins[index] = Some(origin);
+        origin
+    }
+
     /// The entry with these fields.
     pub fn entry(&mut self, fields: &Fields, texts: &Texts) -> ParsedEntry {
         let Some(word) = fields.action else { return ParsedEntry::Other(None) };
-        let meaning = match self.actions.get(word.0 as usize) {
-            Some(&Some(meaning)) => meaning,
-            _ => self.learn(word, texts),
-        };
-        let time_us = fields.time_us;
-        match meaning {
+        let Numbers { addr, time_us, .. } = fields.numbers;
+        match self.meaning(word, texts) {
             Word::Memory(_) if fields.is_internal => ParsedEntry::Internal,
             Word::Memory(action) => {
-                let address = match AddressKey::of(action) {
-                    AddressKey::Addr => fields.addr,
-                    AddressKey::DeviceFree => fields.device_free,
-                };
                 let origin = self.origins.add(&fields.origin);
-                ParsedEntry::Memory(Entry { action, address, bytes: fields.size, time_us, origin })
+                ParsedEntry::Memory(memory_entry(action, &fields.numbers, origin))
             }
             Word::UserDefined => ParsedEntry::UserDefined { stack: fields.origin.stack, time_us },
             Word::Annotate => match fields.origin.metadata {
-                Some(text) => ParsedEntry::Label { address: fields.addr, text, time_us },
+                Some(text) => ParsedEntry::Label { address: addr, text, time_us },
                 None => ParsedEntry::Other(Some(word)),
             },
             Word::Other => ParsedEntry::Other(Some(word)),
         }
     }
+}
+
+#[inline]
+fn memory_entry(action: HistoryAction, numbers: &Numbers, origin: OriginIndex) -> Entry<OriginIndex> {
+    let Numbers { addr, device_free, size: bytes, time_us } = *numbers;
+    let address = match AddressKey::of(action) {
+        AddressKey::Addr => addr,
+        AddressKey::DeviceFree => device_free,
+    };
+    Entry { action, address, bytes, time_us, origin }
 }

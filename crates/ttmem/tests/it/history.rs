@@ -210,6 +210,35 @@ fn a_line_that_always_makes_the_same_type_makes_it_also_where_nobody_looked() {
     assert_eq!(profile.ranks[0].tensors.class, [Class::Unknown, Class::Activation, Class::Unknown]);
 }
 
+/// A holder belongs to the block that is at its address at that time, not to an earlier or a later one.
+#[test]
+fn what_holds_an_address_holds_the_block_at_that_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("held.ttmem");
+    let mut recorder = Recorder::recording_to(&path).unwrap();
+    let (pool, made) = (recorder.pool("cuda:0", true), op(&mut recorder, "alloc"));
+    for (time, action) in [
+        (10, HistoryAction::Allocated),
+        (20, HistoryAction::Freed),
+        (30, HistoryAction::Allocated),
+        (50, HistoryAction::Freed),
+        (60, HistoryAction::Allocated),
+    ] {
+        let (address, bytes, during, block) = (1024, 512, During::NoCall, Bytes::UNKNOWN);
+        recorder.history(HistoryRow { pool, action, address, bytes, block, op: made, during, time }, None);
+    }
+    let chain = recorder.text("list `kept` → `[*]`");
+    recorder.address_held_by(pool, 1024, Holder { chain, time: 40 });
+    recorder.address_held_by(pool, 4096, Holder { chain, time: 40 });
+    recorder.finish().unwrap();
+    let profile = read::open(path.to_str().unwrap()).unwrap();
+    let rank = &profile.ranks[0];
+    let held: Vec<(usize, &str)> =
+        rank.holders.iter().map(|(tensor, holder)| (tensor.index(), profile.text(holder.chain))).collect();
+    assert_eq!(held, [(1, "list `kept` → `[*]`")]);
+    assert!(rank.address_holders.is_empty());
+}
+
 /// A history that is longer than the files it is in: what is there, and what it is, is the same in the last of them.
 #[test]
 fn a_history_goes_on_in_the_next_file() {
@@ -228,6 +257,8 @@ fn a_history_goes_on_in_the_next_file() {
         let (ty, requires_grad, name) = (None, None, Some(recorder.text("fc.weight")));
         let (address, bytes, time, class) = (0, 512, start + 5, Class::Parameter);
         recorder.label(Label { pool, address, bytes, time, ty, class, name, requires_grad });
+        let chain = recorder.text("Model `model` of module `__main__` → `.fc.weight`");
+        recorder.address_held_by(pool, address, Holder { chain, time });
         for number_of_row in 0..200_000_u64 {
             // Every address is taken, and given back when it comes round again; the first one never is.
             let (action, address) = match (number_of_row / 64 % 2, number_of_row % 64) {
@@ -267,6 +298,18 @@ fn a_history_goes_on_in_the_next_file() {
     let parameters =
         |rank: &Rank| rank.tensors.class.iter().filter(|class| **class == Class::Parameter).count();
     assert_eq!((parameters(a), parameters(b)), (1, 1));
+    let held = |profile: &Profile| -> Vec<(Class, String)> {
+        let rank = &profile.ranks[0];
+        let one = |(tensor, holder): (&TensorId, &Holder)| {
+            (rank.tensors.class[tensor.index()], profile.text(holder.chain).to_owned())
+        };
+        rank.holders.iter().map(one).collect()
+    };
+    let holder = "Model `model` of module `__main__` → `.fc.weight`".to_owned();
+    assert_eq!(
+        (held(&whole), held(&cut)),
+        (vec![(Class::Parameter, holder.clone())], vec![(Class::Parameter, holder)])
+    );
     let most = |rank: &Rank| rank.pools[0].curve(CurveKind::Allocated).unwrap().value.iter().max().copied();
     assert_eq!((most(a), most(b)), (Some(1 << 40), Some(1 << 40)), "what a counter said stays");
     assert!(whole.warnings.is_empty());

@@ -31,6 +31,11 @@ impl Contents {
         self.blocks.is_empty() && self.tiling.reserved() == 0
     }
 
+    /// Whether there are segments.
+    pub fn has_segments(&self) -> bool {
+        self.tiling.segments().next().is_some()
+    }
+
     /// The settings of the allocator.
     pub fn rules(&self) -> AllocatorRules {
         self.tiling.rules()

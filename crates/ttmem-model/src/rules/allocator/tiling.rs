@@ -117,6 +117,14 @@ impl Tiling {
         block
     }
 
+    /// The size of a block at an address, if it does not depend on the blocks around it.
+    #[inline]
+    pub fn size_alone(&self, address: u64, bytes: u64) -> Option<u64> {
+        let wanted = rounded(bytes, &self.rules);
+        // A remainder is a separate block or nothing, so the neighbors do not matter.
+        (wanted <= SMALL && !self.has_fractions && is_whole(address, wanted)).then_some(wanted)
+    }
+
     /// Adds a block of known size.
     pub fn put(&mut self, address: u64, block: u64) {
         self.has_fractions |= !is_whole(address, block);
@@ -129,11 +137,10 @@ impl Tiling {
     }
 
     fn block_for(&self, address: u64, bytes: u64) -> u64 {
-        let wanted = rounded(bytes, &self.rules);
-        // A remainder is a separate block or nothing, so the neighbors do not matter.
-        if wanted <= SMALL && !self.has_fractions && is_whole(address, wanted) {
-            return wanted;
+        if let Some(block) = self.size_alone(address, bytes) {
+            return block;
         }
+        let wanted = rounded(bytes, &self.rules);
         let Some((start, segment)) = self.segment_of(address) else { return wanted };
         let end = start.saturating_add(segment.bytes);
         let next =

@@ -94,7 +94,12 @@ pub struct RowContext {
 impl RowContext {
     /// The time of an entry: the middle of its microsecond, because the exact time is unknown.
     fn time(&self, time_us: u64) -> Nanoseconds {
-        time_us.saturating_mul(1000).saturating_add(500).saturating_sub(self.began)
+        Self::time_since(self.began, time_us)
+    }
+
+    /// The same for any start.
+    pub(crate) fn time_since(began: u64, time_us: u64) -> Nanoseconds {
+        time_us.saturating_mul(1000).saturating_add(500).saturating_sub(began)
     }
 }
 

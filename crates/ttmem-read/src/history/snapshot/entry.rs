@@ -92,7 +92,7 @@ impl Within {
 }
 
 /// The number of entries in a chunk.
-const CHUNK: usize = 1 << 14;
+const CHUNK: usize = if cfg!(test) { 64 } else { 1 << 14 };
 
 /// Entries in order. A block that is freed and becomes available immediately is one entry ([`HistoryAction::Freed`]),
 /// not two.
@@ -100,49 +100,67 @@ const CHUNK: usize = 1 << 14;
 /// There are millions of entries, so they are kept in chunks, which are released one by one while rows are made of them.
 #[derive(Clone, Debug)]
 pub struct Entries<O> {
-    chunks: Vec<Vec<Entry<O>>>,
+    full: Vec<Vec<Entry<O>>>,
+    /// The last chunk, which is not full yet or just became full.
+    open: Vec<Entry<O>>,
     len: usize,
     allocations: u64,
 }
 
 impl<O> Default for Entries<O> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), len: 0, allocations: 0 }
+        Self { full: Vec::new(), open: Vec::new(), len: 0, allocations: 0 }
     }
 }
 
 impl<O> Entries<O> {
     /// Adds an entry.
+    #[inline]
     pub fn push(&mut self, entry: Entry<O>) {
-        self.allocations += u64::from(entry.action == HistoryAction::Allocated);
-        match self.chunks.last_mut().and_then(|chunk| chunk.last_mut()) {
-            Some(last)
-                if last.action == HistoryAction::FreeRequested
-                    && entry.action == HistoryAction::FreeCompleted
-                    && last.address == entry.address =>
-            {
-                last.action = HistoryAction::Freed;
-            }
-            _ => self.add(entry),
+        if entry.action == HistoryAction::FreeCompleted
+            && let Some(last) = self.open.last_mut()
+            && last.action == HistoryAction::FreeRequested
+            && last.address == entry.address
+        {
+            last.action = HistoryAction::Freed;
+            return;
         }
+        self.allocations += u64::from(entry.action == HistoryAction::Allocated);
+        self.len += 1;
+        if self.open.len() == CHUNK {
+            let full = std::mem::replace(&mut self.open, Vec::with_capacity(CHUNK));
+            self.full.push(full);
+        }
+        // The first chunk grows, because most traces are short.
+        self.open.push(entry);
     }
 
-    fn add(&mut self, entry: Entry<O>) {
-        self.len += 1;
-        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
-            Some(chunk) => chunk.push(entry),
-            None => {
-                // The first chunk grows, because most traces are short.
-                let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { CHUNK });
-                chunk.push(entry);
-                self.chunks.push(chunk);
-            }
-        }
+    /// Takes the chunks that no later entry changes. They are still counted, and have to be put back unless the entries are
+    /// not read again.
+    pub(crate) fn take_full(&mut self) -> Vec<Vec<Entry<O>>> {
+        std::mem::take(&mut self.full)
+    }
+
+    /// Whether there are chunks to take.
+    #[inline]
+    pub(crate) fn has_full(&self) -> bool {
+        !self.full.is_empty()
+    }
+
+    /// Takes the last chunk as well.
+    pub(crate) fn take_open(&mut self) -> Vec<Entry<O>> {
+        std::mem::take(&mut self.open)
+    }
+
+    /// Puts back all chunks that were taken.
+    pub(crate) fn put_back(&mut self, chunks: Vec<Vec<Entry<O>>>) {
+        let later = std::mem::replace(&mut self.full, chunks);
+        self.full.extend(later);
     }
 
     /// All entries, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry<O>> {
-        self.chunks.iter().flatten()
+        self.full.iter().flatten().chain(&self.open)
     }
 
     /// The number of entries.
@@ -165,8 +183,9 @@ impl<O> IntoIterator for Entries<O> {
     type Item = Entry<O>;
     type IntoIter = std::iter::Flatten<std::vec::IntoIter<Vec<Entry<O>>>>;
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.chunks.into_iter().flatten()
+    fn into_iter(mut self) -> Self::IntoIter {
+        self.full.push(self.open);
+        self.full.into_iter().flatten()
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use ttmem_model::HistoryAction;
 
-use super::entry::{Entries, Entry, LiveOrigin};
+use super::entry::{Entries, Entry, LiveOrigin, Within};
 
 /// The number of equal entries after which reports are trusted.
 const ENOUGH: usize = 8;
@@ -62,7 +62,13 @@ impl Reported {
         self.before_snapshot = self.before_snapshot.saturating_sub(len);
         for (traced, reported) in trace.into_iter().zip(self.entries.drain(..len)) {
             self.equal[kind_of(traced.action)] += 1;
-            joined.push(Entry { action: reported.action, ..traced });
+            let within = match reported.origin.within {
+                // A trace has the call only if its text was passed on.
+                Within::Unknown => traced.origin.within,
+                known => known,
+            };
+            let origin = LiveOrigin { within, ..traced.origin };
+            joined.push(Entry { action: reported.action, origin, ..traced });
         }
         Some(joined)
     }
@@ -105,7 +111,6 @@ fn kind_of(action: HistoryAction) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Within;
     use super::*;
 
     fn entry(action: HistoryAction, address: u64) -> Entry<LiveOrigin> {

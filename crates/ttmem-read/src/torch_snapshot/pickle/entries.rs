@@ -28,17 +28,59 @@ pub(super) struct Usual {
     keys: Vec<UsualKey>,
     lists: StackLists,
     skeletons: Skeletons,
-    /// The fields of the last entry that matched a skeleton.
-    fields: Fields,
 }
 
 /// The lists of references to lines, and the stacks that they are.
 #[derive(Default)]
 pub(super) struct StackLists {
     all: Vec<UsualList>,
-    by_references: FxHashMap<Box<[u8]>, usize>,
-    /// The list of the last entry that had one.
-    last: usize,
+    by_references: FxHashMap<Box<[u8]>, u32>,
+    expected: Expected,
+}
+
+/// Predicts the next list from the last ones: a program that repeats itself has the same lists in the same order, but the
+/// same list occurs in several places.
+struct Expected {
+    /// The last lists, [`Self::BITS`] of the number of each.
+    context: u64,
+    /// The lists that followed the contexts, by a hash.
+    lists: Box<[u32]>,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self { context: 0, lists: vec![0; 1 << Self::TABLE_BITS].into() }
+    }
+}
+
+impl Expected {
+    const BITS: u32 = 12;
+    const TABLE_BITS: u32 = 12;
+
+    #[inline]
+    fn slot(&self) -> usize {
+        // The multiplier of FxHash.
+        let hash = self.context.wrapping_mul(0xf135_7aea_2e62_a9c5);
+        usize::try_from(hash >> (64 - Self::TABLE_BITS)).unwrap_or(0)
+    }
+
+    /// The list that is expected next.
+    #[inline]
+    fn next(&self) -> usize {
+        self.lists.get(self.slot()).map_or(0, |list| *list as usize)
+    }
+
+    /// Sets the list that came instead of the expected one.
+    fn correct(&mut self, list: u32) {
+        let slot = self.slot();
+        self.lists[slot] = list;
+    }
+
+    /// Continues after a list.
+    #[inline]
+    fn advance(&mut self, list: usize) {
+        self.context = self.context << Self::BITS ^ list as u64;
+    }
 }
 
 /// A reference to a key, as the lowest bytes of a word.
@@ -54,8 +96,6 @@ struct UsualList {
     /// The references, with the opcode that ends the list.
     references: Box<[u8]>,
     stack: StackIndex,
-    /// The list that followed this one the last time.
-    next: usize,
 }
 
 /// An entry, and the memos that it defines.
@@ -95,11 +135,11 @@ impl Machine<'_> {
         self.source.look_ahead(MAX_ENTRY)?;
         let Self { source, memo, heap, usual, .. } = self;
         let bytes = &source.buffer[source.next..source.end];
-        let Usual { lists, skeletons, fields, .. } = usual;
-        if let Some(found) = skeletons.read(bytes, memo, lists, heap, fields) {
+        let Usual { lists, skeletons, .. } = usual;
+        if let Some((found, skeleton)) = skeletons.read(bytes, memo, lists, heap) {
             source.next += found.len;
-            skeletons.define(&found, memo);
-            heap.add_entry(trace, fields);
+            skeleton.define(&found, memo);
+            heap.add_entry_of(trace, skeleton.shared(), &found.own, found.len);
             return Ok(true);
         }
         let mut parser = Parser { cursor: Cursor::new(bytes), memo, heap, usual, spans: Vec::new() };
@@ -120,6 +160,10 @@ impl Machine<'_> {
         let list = *self.stack.get(mark.checked_sub(1)?)?;
         let trace = self.heap.trace_of(list)?;
         if self.stack.len() > mark {
+            // In a corrupt file, these may be the keys of a dictionary that is not complete.
+            if !self.stack[mark..].iter().all(|item| self.heap.is_entry(*item)) {
+                return None;
+            }
             self.heap.append(list.object()?, &self.stack[mark..]);
             self.stack.truncate(mark);
         }
@@ -159,7 +203,8 @@ impl<'b> Cursor<'b> {
         self.next_bytes().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    fn rest(&self) -> &'b [u8] {
+    #[inline]
+    pub fn rest(&self) -> &'b [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
@@ -343,17 +388,18 @@ impl StackLists {
     /// The stack of a list, after the opcode that begins its items.
     #[inline]
     fn stack(&mut self, cursor: &mut Cursor<'_>, memos: &Memos, heap: &mut Heap) -> Option<StackIndex> {
-        let expected = self.all.get(self.last).map(|last| last.next);
-        if let Some((expected, list)) = expected.and_then(|next| Some((next, self.all.get(next)?)))
+        let expected = self.expected.next();
+        if let Some(list) = self.all.get(expected)
             && cursor.rest().starts_with(&list.references)
         {
             cursor.at += list.references.len();
-            self.last = expected;
+            self.expected.advance(expected);
             return Some(list.stack);
         }
         self.unexpected_stack(cursor, memos, heap)
     }
 
+    #[inline(never)]
     fn unexpected_stack(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -366,14 +412,12 @@ impl StackLists {
             None => self.new_list(references, memos, heap)?,
         };
         cursor.at += references.len();
-        if let Some(last) = self.all.get_mut(self.last) {
-            last.next = index;
-        }
-        self.last = index;
-        self.all.get(index).map(|list| list.stack)
+        self.expected.correct(index);
+        self.expected.advance(index as usize);
+        self.all.get(index as usize).map(|list| list.stack)
     }
 
-    fn new_list(&mut self, references: &[u8], memos: &Memos, heap: &mut Heap) -> Option<usize> {
+    fn new_list(&mut self, references: &[u8], memos: &Memos, heap: &mut Heap) -> Option<u32> {
         let mut lines = Vec::new();
         let mut cursor = Cursor::new(references);
         while let Some((memo, len)) = first_reference(cursor.rest()) {
@@ -381,8 +425,8 @@ impl StackLists {
             cursor.at += len;
         }
         let stack = heap.stacks.add(&lines)?;
-        let index = self.all.len();
-        self.all.push(UsualList { references: references.into(), stack, next: index });
+        let index = u32::try_from(self.all.len()).ok()?;
+        self.all.push(UsualList { references: references.into(), stack });
         self.by_references.insert(references.into(), index);
         Some(index)
     }

@@ -10,7 +10,7 @@
 
 use super::super::heap::{Heap, Value};
 use super::super::keys::Key;
-use super::super::trace::Fields;
+use super::super::trace::{Fields, OwnFields, SharedFields};
 use super::entries::{Cursor, StackLists};
 use super::{Memo, Memos};
 
@@ -33,9 +33,10 @@ pub(super) struct Span {
 /// A run of bytes that entries repeat.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    words: [u64; Self::WORDS],
-    /// The bits of the words that belong to the run.
-    mask: [u64; Self::WORDS],
+    /// The bytes, and the bits of them that belong to the run, eight bytes at a time.
+    words: [(u64, u64); Self::WORDS],
+    /// The number of words that have bytes of the run.
+    count: usize,
     len: usize,
 }
 
@@ -48,29 +49,27 @@ impl Run {
         let (mut padded, mut mask) = ([0; Self::MAX], [0; Self::MAX]);
         padded.get_mut(..bytes.len())?.copy_from_slice(bytes);
         mask[..bytes.len()].fill(u8::MAX);
-        Some(Self { words: words(&padded), mask: words(&mask), len: bytes.len() })
+        let mut words = [(0, 0); Self::WORDS];
+        let parts = padded.as_chunks().0.iter().zip(mask.as_chunks().0);
+        for (word, (bytes, mask)) in words.iter_mut().zip(parts) {
+            *word = (u64::from_le_bytes(*bytes), u64::from_le_bytes(*mask));
+        }
+        Some(Self { words, count: bytes.len().div_ceil(8), len: bytes.len() })
     }
 
-    /// Skips the run if its bytes are the next ones.
+    /// Skips the run if its bytes are the next ones. Near the end of the file, there are not enough to compare.
     #[inline]
-    #[allow(clippy::needless_range_loop, reason = "three arrays of the same length")]
     fn skip(&self, cursor: &mut Cursor<'_>) -> Option<()> {
-        let next: &[u8; Self::MAX] = cursor.next_bytes()?;
+        let next: &[u8; Self::MAX] = cursor.rest().first_chunk()?;
         let (next, _) = next.as_chunks();
-        let mut difference = 0;
-        for at in 0..Self::WORDS {
-            difference |= (u64::from_le_bytes(next[at]) ^ self.words[at]) & self.mask[at];
+        let (mut difference, mut at) = (0, 0);
+        while at < self.count {
+            let (word, mask) = self.words[at];
+            difference |= (u64::from_le_bytes(next[at]) ^ word) & mask;
+            at += 1;
         }
         (difference == 0).then(|| cursor.skip(self.len))
     }
-}
-
-fn words(bytes: &[u8; Run::MAX]) -> [u64; Run::WORDS] {
-    let mut words = [0; Run::WORDS];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    words
 }
 
 /// A value that changes with every entry, and the run of bytes before it.
@@ -87,12 +86,12 @@ fn changes(key: Key) -> bool {
 
 /// The bytes that entries of one form share.
 #[derive(Debug)]
-struct Skeleton {
+pub(super) struct Skeleton {
     gaps: Vec<Gap>,
     /// The bytes after the last gap.
     end: Run,
     /// The fields of the values that entries share.
-    fields: Fields,
+    shared: SharedFields,
     /// The memos that entries define before and after that of their stack, if they have one.
     before_stack: Vec<Memo>,
     after_stack: Vec<Memo>,
@@ -102,6 +101,8 @@ struct Skeleton {
 pub(super) struct Match {
     /// The number of bytes.
     pub len: usize,
+    /// The fields that other entries do not share.
+    pub own: OwnFields,
     /// The memo of its stack, if it defines one.
     stack: Option<Memo>,
 }
@@ -116,7 +117,7 @@ pub(super) struct Skeletons {
 }
 
 impl Skeletons {
-    /// Matches the next entry, whose bytes follow its first opcode, and sets its fields.
+    /// Matches the next entry, whose bytes follow its first opcode.
     #[inline]
     pub fn read(
         &mut self,
@@ -124,32 +125,27 @@ impl Skeletons {
         memos: &Memos,
         lists: &mut StackLists,
         heap: &mut Heap,
-        fields: &mut Fields,
+    ) -> Option<(Match, &mut Skeleton)> {
+        let found = match self.all.get(self.matched)?.read(bytes, memos, lists, heap) {
+            Some(found) => found,
+            None => self.read_with_others(bytes, memos, lists, heap)?,
+        };
+        Some((found, self.all.get_mut(self.matched)?))
+    }
+
+    #[inline(never)]
+    fn read_with_others(
+        &mut self,
+        bytes: &[u8],
+        memos: &Memos,
+        lists: &mut StackLists,
+        heap: &mut Heap,
     ) -> Option<Match> {
-        let last = self.all.get(self.matched)?;
-        if let Some(found) = last.read(bytes, memos, lists, heap, fields) {
-            return Some(found);
-        }
         let others = (0..self.all.len()).filter(|index| *index != self.matched);
-        let mut others = others.map(|index| (index, self.all[index].read(bytes, memos, lists, heap, fields)));
+        let mut others = others.map(|index| (index, self.all[index].read(bytes, memos, lists, heap)));
         let (index, found) = others.find_map(|(index, found)| Some((index, found?)))?;
         self.matched = index;
         Some(found)
-    }
-
-    /// Defines the memos of the entry that matched last.
-    #[inline]
-    pub fn define(&self, found: &Match, memos: &mut Memos) {
-        let Some(skeleton) = self.all.get(self.matched) else { return };
-        for memo in &skeleton.before_stack {
-            memos.push(*memo);
-        }
-        if let Some(stack) = found.stack {
-            memos.push(stack);
-        }
-        for memo in &skeleton.after_stack {
-            memos.push(*memo);
-        }
     }
 
     /// Learns from an entry, whose bytes follow its first opcode. `defined` has its memos, and `spans` its values.
@@ -183,45 +179,52 @@ impl Skeleton {
         Some(Self {
             gaps,
             end: Run::new(entry.get(from..)?)?,
-            fields: fields.without_stack(),
+            shared: SharedFields::new(*fields),
             before_stack: defined.get(..before)?.to_vec(),
             after_stack: defined.get(after..)?.to_vec(),
         })
     }
 
-    /// Not inlined, so that the fields stay where they are.
-    #[inline(never)]
-    fn read(
-        &self,
-        bytes: &[u8],
-        memos: &Memos,
-        lists: &mut StackLists,
-        heap: &mut Heap,
-        fields: &mut Fields,
-    ) -> Option<Match> {
+    /// The fields that entries share.
+    pub fn shared(&mut self) -> &mut SharedFields {
+        &mut self.shared
+    }
+
+    /// Defines the memos of an entry that matched.
+    #[inline]
+    pub fn define(&self, found: &Match, memos: &mut Memos) {
+        memos.push_all(&self.before_stack);
+        if let Some(stack) = found.stack {
+            memos.push(stack);
+        }
+        memos.push_all(&self.after_stack);
+    }
+
+    #[inline]
+    fn read(&self, bytes: &[u8], memos: &Memos, lists: &mut StackLists, heap: &mut Heap) -> Option<Match> {
         let mut cursor = Cursor::new(bytes);
-        let mut stack = None;
-        *fields = self.fields;
+        let (mut stack, mut memo) = (None, None);
+        let (mut action, mut numbers) = (self.shared.action(), self.shared.numbers());
         for gap in &self.gaps {
             gap.before.skip(&mut cursor)?;
             let word = cursor.word()?;
             match gap.key {
                 Key::Action => {
-                    let (memo, len) = Cursor::reference(word)?;
+                    let (reference, len) = Cursor::reference(word)?;
                     cursor.skip(len);
-                    let Value::Text(action) = memos.get(memo)?.value() else { return None };
-                    fields.set(Key::Action, Value::Text(action));
+                    let Value::Text(text) = memos.get(reference)?.value() else { return None };
+                    action = Some(text);
                 }
-                Key::Frames => {
-                    let (of_list, memo) = lists.value(word, &mut cursor, memos, heap)?;
-                    fields.set_stack(of_list);
-                    stack = memo;
-                }
-                key => fields.set(key, Value::Int(cursor.int(word)?)),
+                Key::Frames => (stack, memo) = lists.value(word, &mut cursor, memos, heap)?,
+                Key::Addr => numbers.addr = cursor.int(word)?,
+                Key::DeviceFree => numbers.device_free = cursor.int(word)?,
+                Key::Size => numbers.size = cursor.int(word)?,
+                Key::TimeUs => numbers.time_us = cursor.int(word)?,
+                _ => return None,
             }
         }
         self.end.skip(&mut cursor)?;
-        Some(Match { len: cursor.position(), stack })
+        Some(Match { len: cursor.position(), own: OwnFields { action, numbers, stack }, stack: memo })
     }
 }
 
