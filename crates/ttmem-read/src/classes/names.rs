@@ -16,7 +16,8 @@ const BLOCK: u64 = 512;
 /// Names the allocations of a rank that have no name.
 pub(super) fn set(profile: &mut Profile, rank: &mut Rank, roles: &[Role]) {
     let mut names = Names::default();
-    for tensor in 0..rank.tensors.len() {
+    let all = if roles.iter().any(|role| role.has_names()) { 0..rank.tensors.len() } else { 0..0 };
+    for tensor in all {
         let role = made_by(rank, tensor).and_then(|op| roles.get(op.index()));
         let class = rank.tensors.class[tensor];
         if let Some(name) = role.and_then(|role| role.name(class)) {
@@ -61,6 +62,9 @@ fn made_in(rank: &Rank, tensor: usize) -> Option<(ScopeKind, StrId)> {
 /// What modules allocate in forward passes during a backward pass: `torch.utils.checkpoint` runs them again.
 fn recomputed(rank: &Rank) -> Vec<usize> {
     let passes = Passes::of(rank);
+    if !passes.has_backward() {
+        return Vec::new();
+    }
     let is_recomputed = |tensor: &usize| {
         let (tensor, step) = (*tensor, rank.tensors.step[*tensor]);
         is_transient(rank.tensors.class[tensor])
@@ -74,6 +78,9 @@ fn recomputed(rank: &Rank) -> Vec<usize> {
 /// weight. If several allocations of a call have that size, none is named.
 fn copies_of_weights(profile: &Profile, rank: &Rank) -> Vec<(usize, StrId)> {
     let weights = halved_weights(profile, rank);
+    if weights.is_empty() {
+        return Vec::new();
+    }
     let mut found: BTreeMap<(u32, StrId), Option<usize>> = BTreeMap::new();
     for tensor in 0..rank.tensors.len() {
         let Some(step) = rank.tensors.step[tensor] else { continue };

@@ -56,6 +56,11 @@ impl Passes {
         pass.zip(freed_at(rank, tensor)).is_some_and(|(pass, freed)| freed < pass.end)
     }
 
+    /// Whether there are backward passes.
+    pub fn has_backward(&self) -> bool {
+        !self.backward.is_empty()
+    }
+
     /// Whether a position is in a backward pass.
     pub fn is_backward(&self, at: Position) -> bool {
         self.backward_at(at).is_some()

@@ -30,6 +30,11 @@ pub(super) enum Role {
 }
 
 impl Role {
+    /// Whether allocations with this role may get a name.
+    pub fn has_names(self) -> bool {
+        Class::ALL.into_iter().any(|class| self.name(class).is_some())
+    }
+
     /// The name of an allocation with this role and class, unless it has its own.
     pub fn name(self, class: Class) -> Option<&'static str> {
         Some(match (self, class) {

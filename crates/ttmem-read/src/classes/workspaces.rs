@@ -39,7 +39,9 @@ pub(super) fn name(profile: &mut Profile, rank: &mut Rank, roles: &[Role]) {
     let lines = innermost_lines(profile);
     let mut found = by_size(rank, roles, &lines);
     found.extend(of_convolutions(profile, rank, roles, &lines));
-    found.extend((0..rank.tensors.len()).filter_map(|tensor| {
+    let has_workspaces = roles.iter().any(|role| matches!(role, Role::Workspace(_)));
+    let all = if has_workspaces { 0..rank.tensors.len() } else { 0..0 };
+    found.extend(all.filter_map(|tensor| {
         let role = made_by(rank, tensor).and_then(|op| roles.get(op.index()));
         if let Some(Role::Workspace(library)) = role { Some((tensor, *library)) } else { None }
     }));
@@ -69,6 +71,9 @@ fn of_convolutions(
         let line = lines.get(op.index()).copied().flatten();
         line.is_some_and(|line| profile.text(line.function) == "_conv_forward")
     };
+    if !(0..lines.len()).filter_map(OpId::new).any(is_convolution) {
+        return Vec::new();
+    }
     let module = |tensor: usize| {
         let scope = rank.made_in(TensorId::new(tensor)?)?.index();
         rank.scopes.name.get(scope).copied()
