@@ -144,6 +144,29 @@ def test_an_exception_is_a_line_with_its_place(tmp_path: Path) -> None:
     assert "ValueError" in document
 
 
+def test_an_exception_that_cannot_be_read_is_a_line_as_well(tmp_path: Path) -> None:
+    program = """
+        import torch
+
+        class Unreadable(Exception):
+            @property
+            def __traceback__(self):
+                raise RuntimeError("read")
+            __cause__ = __context__ = __traceback__
+            def __str__(self):
+                raise RuntimeError("printed")
+
+        kept = torch.ones(1 << 20)
+        raise Unreadable
+    """
+    run, summary, _ = both(tmp_path, program, is_new=True)
+    assert run.returncode == 1
+    assert "could not track" not in run.stderr
+    (fault,) = summary["faults"]
+    assert "Unreadable" in fault["message"]
+    assert "program.py:13" in fault["message"]
+
+
 @pytest.mark.parametrize("how", ["sys.exit(3)", "sys.exit('no data')", "raise SystemExit", "pass"])
 def test_an_exit_is_no_failure(tmp_path: Path, how: str) -> None:
     _, summary, screen = both(tmp_path, f"import sys, torch\nkept = torch.ones(1000)\n{how}\n")

@@ -55,7 +55,7 @@ def test_completion_lists_functions_that_are_not_imported_yet() -> None:
     program = "import sys, ttmem; print(*dir(ttmem)); print('ttmem.tracker' in sys.modules)"
     names, is_imported = ran([sys.executable, "-c", program]).stdout.splitlines()
     assert set(ttmem.__all__) | {"open"} <= set(names.split())
-    assert not {"TYPE_CHECKING", "USAGE"} & set(names.split())
+    assert not {"MODULES", "TYPE_CHECKING"} & set(names.split())
     assert is_imported == "False"
 
 

@@ -16,6 +16,7 @@ open = load  # an alias, for existing programs. Not in `__all__`: `import *` mus
 # Stands in for `typing.TYPE_CHECKING`: importing `typing` takes longer than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ttmem._export import Exported, export
     from ttmem._torch.holders import Holder, holders
     from ttmem.tracker import (
         MemoryTracker,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DRAMUsage",
     "Error",
+    "Exported",
     "Holder",
     "L1UsagePerCore",
     "MemoryTracker",
@@ -48,6 +50,7 @@ __all__ = [
     "ScopeGuard",
     "UnknownFormat",
     "__version__",
+    "export",
     "get_memory_summary",
     "get_memory_tracker",
     "holders",
@@ -60,22 +63,26 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    USAGE = frozenset(
-        ("DRAMUsage", "L1UsagePerCore", "MemoryUsageTracker", "RunMode", "ScopeGuard", "memory_snapshot")
-    )
-    HOLDERS = frozenset(("Holder", "holders"))
+    MODULES = {
+        **dict.fromkeys(("Exported", "export"), "_export"),
+        **dict.fromkeys(("Holder", "holders"), "_torch.holders"),
+        **dict.fromkeys(
+            ("DRAMUsage", "L1UsagePerCore", "MemoryUsageTracker", "RunMode", "ScopeGuard", "memory_snapshot"),
+            "usage",
+        ),
+    }
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - type checkers read the imports above instead
-        """Imports the trackers on first use; the commands do not need them."""
+        """Imports the trackers and `export` on first use; the commands do not need them."""
         if name in __all__:
             from importlib import import_module
 
-            module = "usage" if name in USAGE else "_torch.holders" if name in HOLDERS else "tracker"
-            globals()[name] = found = getattr(import_module(f"ttmem.{module}"), name)
+            module = import_module(f"ttmem.{MODULES.get(name, 'tracker')}")
+            globals()[name] = found = getattr(module, name)
             return found
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
 
     def __dir__():  # noqa: ANN202
         """Lists the public names, including those that are not imported yet."""
-        return sorted({*__all__, *globals()} - {"HOLDERS", "TYPE_CHECKING", "USAGE"})
+        return sorted({*__all__, *globals()} - {"MODULES", "TYPE_CHECKING"})

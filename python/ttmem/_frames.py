@@ -30,9 +30,9 @@ BEFORE_START = ImportError, OSError, SyntaxError
 """Raised if the program can't be found, opened or compiled. Python prints no frames for these errors."""
 
 # Not the attributes: the class of an exception may override them or forbid assignment.
-_traceback_of: Callable[[BaseException], TracebackType | None] = vars(BaseException)["__traceback__"].__get__
-_cause_of: Callable[[BaseException], BaseException | None] = vars(BaseException)["__cause__"].__get__
-_context_of: Callable[[BaseException], BaseException | None] = vars(BaseException)["__context__"].__get__
+traceback_of: Callable[[BaseException], TracebackType | None] = vars(BaseException)["__traceback__"].__get__
+cause_of: Callable[[BaseException], BaseException | None] = vars(BaseException)["__cause__"].__get__
+context_of: Callable[[BaseException], BaseException | None] = vars(BaseException)["__context__"].__get__
 _set_traceback = BaseException.with_traceback
 
 
@@ -43,7 +43,7 @@ def leave(error: BaseException) -> None:
     an exception of a signal handler of the program that runs meanwhile passes through.
     """
     try:
-        trace = _traceback_of(error)
+        trace = traceback_of(error)
         if trace is None or trace.tb_frame is not sys._getframe(1):  # noqa: SLF001
             return
         called = inner = trace.tb_next
@@ -76,7 +76,7 @@ def without_ours(error: BaseException) -> None:
             seen.add(id(one))
             # The exception may be of any class.
             with contextlib.suppress(Exception):
-                waiting += [_cause_of(one), _context_of(one)]
+                waiting += [cause_of(one), context_of(one)]
                 _set_traceback(one, _of_program(one))
                 waiting += _members(one)
 
@@ -91,7 +91,7 @@ def _members(error: BaseException) -> list[BaseException]:
 
 def _of_program(error: BaseException) -> TracebackType | None:
     """Returns the traceback without our frames; all of it if no other frame is in it."""
-    whole = trace = _traceback_of(error)
+    whole = trace = traceback_of(error)
     entries = []
     while trace is not None:
         entries.append(trace)
@@ -125,10 +125,10 @@ def cleaned(error: BaseException, trace: TracebackType | None) -> TracebackType 
     """Returns a hook's traceback argument without our frames. Never raises."""
     # The program may call the hook with any arguments.
     with contextlib.suppress(Exception):
-        is_own = trace is _traceback_of(error)
+        is_own = trace is traceback_of(error)
         without_ours(error)
         if is_own:
-            return _traceback_of(error)
+            return traceback_of(error)
     return trace
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Usage",
     "Watch",
     "__version__",
+    "export",
     "load",
     "memory_size",
     "save_memory_profile",
@@ -189,6 +190,20 @@ class Profile:
             OSError: The report cannot be written.
 
         """
+
+def export(
+    inputs: list[str],
+    dataset: str,
+    *,
+    run: str | None,
+    labels: list[tuple[str, str]],
+    host: str | None,
+    format: str | None,
+) -> tuple[int, int, int]:
+    """Exports inputs as tables, for `ttmem.export`.
+
+    Returns the number of ranks, of rows, and of files that could not be read.
+    """
 
 def load(
     path: str | os.PathLike[str],
@@ -424,6 +439,9 @@ class Watch:
 
     def label(self, tensors: object, class_: str) -> None:
         """Sets the class of all tensors in a container whose allocator has a history."""
+
+    def held_by(self, rows: list[tuple[object, str]]) -> None:
+        """Records what keeps storages alive, given with the references to each."""
 
     def pass_calls_to(self, pass_on: Callable[[str], object] | None) -> None:
         """Passes the running call of each thread to an allocator from now on."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ttmem._native import Call
     from ttmem._torch.allocators import CachingAllocator
+    from ttmem._torch.holders import Holder
     from ttmem._torch.inductor import CompiledBuffers
     from ttmem._torch.mode import Mode
     from ttmem._torch.modules import Modules
@@ -169,17 +170,20 @@ _is_compiling: Callable[[], bool] = _never
 class Checkpoint:
     """A recorded checkpoint. As a context manager, it records another one at the end of the block."""
 
-    __slots__ = ("_name", "_tracker")
+    __slots__ = ("_holders", "_name", "_tracker")
 
-    def __init__(self, tracker: MemoryTracker, name: str) -> None:
+    def __init__(self, tracker: MemoryTracker, name: str, *, holders: bool) -> None:
         self._tracker = tracker
         self._name = name
+        self._holders = holders
 
     def __enter__(self) -> Checkpoint:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._tracker._checkpoint(self._name, " (end)")
+    def __exit__(self, kind: object, *_: object) -> None:
+        # An exception must not wait for a search.
+        holders = self._holders and kind is None
+        self._tracker._checkpoint(self._name, " (end)", holders=holders)
 
 
 class MemoryTracker:
@@ -259,7 +263,7 @@ class MemoryTracker:
         else:
             self._watch(mode)
         ending = Ending(self._terminated, save_memory_profile)
-        uncaught = Uncaught(mode.ended_by, mode_of.libraries())
+        uncaught = Uncaught(mode.ended_by, mode_of.libraries(), self._holders_at_end, mode.failed)
         for part in (ending, uncaught):
             part.open()
             self._parts.append(part)
@@ -398,12 +402,19 @@ class MemoryTracker:
         except (KeyError, TypeError):
             return _idle_of(name)
 
-    def checkpoint(self, name: str) -> Checkpoint | Nothing:
-        """Records the memory in use now, under a name; as a context manager, also at the end of the block."""
+    def checkpoint(self, name: str, *, holders: bool = False) -> Checkpoint | Nothing:
+        """Records the memory in use now, under a name; as a context manager, also at the end of the block.
+
+        Args:
+            name: The name of the checkpoint.
+            holders: Whether to search for what keeps each tensor alive, and record it. The search takes up to
+                5 seconds of processor time, and 200 bytes for each of up to 5 million objects.
+
+        """
         if self._mode is None or _is_compiling():
             return NOTHING
-        self._checkpoint(name)
-        return Checkpoint(self, name)
+        self._checkpoint(name, holders=holders)
+        return Checkpoint(self, name, holders=holders)
 
     def track_pytorch_ops(self) -> AbstractContextManager[object]:
         """Profiles the operations of a block with PyTorch's profiler: calls, times, shapes and memory."""
@@ -542,11 +553,38 @@ class MemoryTracker:
             self._read(mode)
             mode.snapshot(name)
 
-    def _checkpoint(self, name: object, end: str = "") -> None:
+    def _checkpoint(self, name: object, end: str = "", *, holders: bool = False) -> None:
         mode = self._mode
         if mode is not None:
             # Formatting `name` may raise: it can be any object.
             _guarded(mode, lambda: self._snapshot(f"{name}{end}"))
+            # At level phases, there are no tensors to record it for.
+            if holders and mode.is_on and self.level != "phases":
+                from ttmem._torch.holders import record_holders
+
+                _guarded(mode, lambda: record_holders(mode.held_by, mode.warn))
+
+    def _holders_at_end(self, trace: TracebackType | None, is_printed: bool) -> list[Holder]:
+        """Records what keeps tensors alive when memory has run out, by a search that takes little memory."""
+        from ttmem._torch.holders import MAX_OBJECTS_AT_END, record_holders
+
+        mode = self._mode
+        has_tensors = self.level != "phases"
+        if mode is None or not (has_tensors or is_printed):
+            return []
+        # The system may end the program during the search.
+        mode.flush()
+
+        def record(rows: list[tuple[object, str]]) -> None:
+            # If this fails, the holders are printed nevertheless.
+            if has_tensors:
+                _guarded(mode, lambda: mode.held_by(rows))
+
+        def warn(message: str) -> None:
+            if has_tensors:
+                mode.warn(message)
+
+        return record_holders(record, warn, trace=trace, max_objects=MAX_OBJECTS_AT_END)
 
     def _look_at_failure(self, mode: Mode) -> None:
         """Warns once when the recording can no longer be written."""
@@ -730,9 +768,16 @@ def get_memory_tracker() -> MemoryTracker:
     return _tracker
 
 
-def memory_checkpoint(name: str) -> Checkpoint | Nothing:
-    """Records the memory in use now, under a name; as a context manager, also at the end of the block."""
-    return _tracker.checkpoint(name)
+def memory_checkpoint(name: str, *, holders: bool = False) -> Checkpoint | Nothing:
+    """Records the memory in use now, under a name; as a context manager, also at the end of the block.
+
+    Args:
+        name: The name of the checkpoint.
+        holders: Whether to search for what keeps each tensor alive, and record it. The search takes up to 5
+            seconds of processor time, and 200 bytes for each of up to 5 million objects.
+
+    """
+    return _tracker.checkpoint(name, holders=holders)
 
 
 def save_memory_profile() -> str:

@@ -217,6 +217,22 @@ fn apply_to_ledger(rank: &mut Rank, event: RankEvent) -> Option<()> {
     Some(())
 }
 
+/// Applies an event about what keeps an allocation alive.
+fn apply_holder(rank: &mut Rank, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::HeldBy(tensor, holder) => {
+            rank.tensors.get(tensor.index())?;
+            rank.holders.insert(tensor, holder);
+        }
+        RankEvent::AddressHeldBy(pool, address, holder) => {
+            rank.pools.get(pool.index())?;
+            rank.address_holders.push((pool, address, holder));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
 /// Applies an event about the L1 of cores, or the details of an error.
 fn apply_on_cores(rank: &mut Rank, event: RankEvent) -> Option<()> {
     match event {
@@ -294,7 +310,7 @@ fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             within(rank, snapshot.at)?;
             rank.snapshots.push(snapshot);
         }
-        _ => return None,
+        _ => return apply_holder(rank, event),
     }
     Some(())
 }
@@ -508,7 +524,10 @@ impl Rank {
         self.within.iter().try_for_each(|(step, call)| say(RankEvent::Within(step, call)))?;
         self.snapshots.iter().try_for_each(|&snapshot| say(RankEvent::Snapshot(snapshot)))?;
         self.history.iter().try_for_each(|row| say(RankEvent::History(row)))?;
-        self.labels.iter().try_for_each(|label| say(RankEvent::Label(label)))
+        self.labels.iter().try_for_each(|label| say(RankEvent::Label(label)))?;
+        self.holders.iter().try_for_each(|(&tensor, &holder)| say(RankEvent::HeldBy(tensor, holder)))?;
+        let mut at_addresses = self.address_holders.iter();
+        at_addresses.try_for_each(|&(pool, at, holder)| say(RankEvent::AddressHeldBy(pool, at, holder)))
     }
 }
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Alias, AllocationTotals, AllocatorRules, Argument, BankLayout, Block, ByteRange, Call, CallId,
     CallTotals, Carried, Class, CoreMemory, CutOut, Derivation, Expected, FailureContext, Fault, FaultDetail,
-    Frame, HistoryRow, Label, Launch, Ledger, MemorySetting, ModuleId, Moment, Nanoseconds, Op, OpStack,
-    OpTotals, Origin, Outcome, Phase, Placement, PoolId, ProcessUse, ProgramBuffer, RankId, Reading,
+    Frame, HistoryRow, Holder, Label, Launch, Ledger, MemorySetting, ModuleId, Moment, Nanoseconds, Op,
+    OpStack, OpTotals, Origin, Outcome, Phase, Placement, PoolId, ProcessUse, ProgramBuffer, RankId, Reading,
     ReportedPart, ReservedSegment, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot,
     Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks,
     Usage, Warning,
@@ -210,6 +210,10 @@ pub enum RankEvent {
     Launch(Launch),
     /// An argument of the program, in order; the first is its name.
     LaunchArgument(StrId),
+    /// What keeps an allocation alive. A later search replaces an earlier one.
+    HeldBy(TensorId, Holder),
+    /// The same for the allocation at an address of an allocator's memory.
+    AddressHeldBy(PoolId, u64, Holder),
 }
 
 /// The source of a profile.

@@ -201,6 +201,8 @@ kinds! {
     105 [Event::Of(rank, RankEvent::FailureContext(fault, context))] (rank, fault, context);
     106 [Event::Of(rank, RankEvent::Launch(launch))] (rank, launch);
     107 [Event::Of(rank, RankEvent::LaunchArgument(argument))] (rank, argument);
+    108 [Event::Of(rank, RankEvent::HeldBy(tensor, holder))] (rank, tensor, holder);
+    109 [Event::Of(rank, RankEvent::AddressHeldBy(pool, address, holder))] (rank, pool, address, holder);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

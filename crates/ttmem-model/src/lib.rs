@@ -14,6 +14,7 @@ mod error;
 mod event;
 pub mod frame;
 mod history;
+mod holder;
 mod home;
 mod ids;
 mod launch;
@@ -46,6 +47,7 @@ pub use core_memory::{
 pub use error::{Error, Result};
 pub use event::{Event, RankEvent, Sink, Source};
 pub use history::{During, History, HistoryAction, HistoryChunk, HistoryRow, Label, Labels};
+pub use holder::Holder;
 pub use home::home_folder;
 pub use ids::{
     ByteRange, Bytes, CallId, FrameId, LaneId, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId,

@@ -325,6 +325,18 @@ impl Moments {
         self.words.get(at.index() / 64).is_some_and(|word| word >> (at.index() % 64) & 1 == 1)
     }
 
+    /// Whether the moments from one early side of a position to another one are exactly the early sides between them.
+    pub fn are_early_sides(&self, from: Moment, until: Moment) -> bool {
+        const EARLY: u64 = u64::MAX / 3;
+        let (first, last) = (from.index() / 64, until.index() / 64);
+        let Some(words) = self.words.get(first..=last) else { return false };
+        words.iter().zip(first..).all(|(word, index)| {
+            let low = if index == first { u64::MAX << (from.index() % 64) } else { u64::MAX };
+            let high = if index == last { u64::MAX >> (63 - until.index() % 64) } else { u64::MAX };
+            word & low & high == EARLY & low & high
+        })
+    }
+
     /// The last moment, if there is one.
     pub fn last(&self) -> Option<Moment> {
         self.last_until(Moment::NEVER)

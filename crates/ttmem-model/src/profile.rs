@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CoreMemory,
-    CutOut, Derivations, Expected, Fault, FaultDetail, FaultLedger, FromStep, History, Labels, Launch,
-    Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool,
-    PoolId, Position, ProgramBuffers, ReservedSegments, Restored, Run, RunId, ScopeId, ScopeKind, Scopes,
-    Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType,
-    Tensors, Thinned, TtnnPeaks, TypeId, Usages, Warning,
+    CutOut, Derivations, Expected, Fault, FaultDetail, FaultLedger, FromStep, History, Holder, Labels,
+    Launch, Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase,
+    Placements, Pool, PoolId, Position, ProgramBuffers, ReservedSegments, Restored, Run, RunId, ScopeId,
+    ScopeKind, Scopes, Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings,
+    TensorId, TensorType, Tensors, Thinned, TtnnPeaks, TypeId, Usages, Warning,
 };
 
 /// The contents of one input.
@@ -129,6 +129,10 @@ pub struct Rank {
     pub history: History,
     /// Observed contents of addresses in their memory.
     pub labels: Labels,
+    /// What kept allocations alive, at the last search that found it.
+    pub holders: BTreeMap<TensorId, Holder>,
+    /// The same for addresses in the memory of allocators with a history, in the order of the searches.
+    pub address_holders: Vec<(PoolId, u64, Holder)>,
 }
 
 /// The origin of an allocation.

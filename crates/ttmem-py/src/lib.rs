@@ -28,7 +28,7 @@ mod _native {
     #[pymodule_export]
     use crate::profile::Profile;
     #[pymodule_export]
-    use crate::reading::load;
+    use crate::reading::{export, load};
     #[pymodule_export]
     use crate::usage::Usage;
 

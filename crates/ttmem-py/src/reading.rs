@@ -1,4 +1,4 @@
-//! `ttmem.load`: reads on its own thread, so that other Python threads run and Ctrl-C cancels it.
+//! `ttmem.load` and `ttmem.export`: they read on their own thread, so that other Python threads run and Ctrl-C cancels them.
 
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -38,7 +38,8 @@ pub(crate) fn load(
         Some(estimate) => read_with_estimate(path, estimate, &options),
         None => read(path, &options),
     };
-    let (file, profile) = interruptible(py, || progress.stop(), work)?.map_err(|error| raised(py, error))?;
+    let (file, profile) =
+        interruptible(py, || progress.stop(), "ttmem.load", work)?.map_err(|error| raised(py, error))?;
     Ok(Profile::new(file, profile))
 }
 
@@ -63,6 +64,32 @@ fn read_with_estimate(
     }
 }
 
+/// The number of ranks, of rows, and of files that could not be read.
+type Exported = (usize, usize, usize);
+
+/// Exports inputs as tables of a dataset.
+#[pyfunction]
+#[pyo3(signature = (inputs, dataset, *, run, labels, host, format))]
+pub(crate) fn export(
+    py: Python<'_>,
+    inputs: Vec<PathBuf>,
+    dataset: PathBuf,
+    run: Option<String>,
+    labels: Vec<(String, String)>,
+    host: Option<String>,
+    format: Option<String>,
+) -> PyResult<Exported> {
+    // As in the command, a file whose name is not valid UTF-8 is one that cannot be read.
+    let inputs = inputs.into_iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let request = ttmem_export::Request { dataset, run, labels, host, format, quiet: true, inputs };
+    let progress = Arc::new(Progress::default());
+    let stopping = Arc::clone(&progress);
+    let work = move || ttmem_export::export(&request, &progress, |_| ());
+    let done =
+        interruptible(py, || stopping.stop(), "ttmem.export", work)?.map_err(|error| raised(py, error))?;
+    Ok((done.ranks, done.rows, done.errors))
+}
+
 /// Converts a path to text, as the library expects.
 pub(crate) fn text_of(path: PathBuf) -> PyResult<String> {
     path.into_os_string().into_string().map_err(|path| {
@@ -78,16 +105,17 @@ fn read(path: String, options: &Options) -> ttmem::Result<(String, model::Profil
     Ok((file, profile))
 }
 
-/// Runs `work` on its own thread without Python's GIL, until it is done or a signal handler raises
+/// Runs `work` on its own thread, which has this name, without Python's GIL, until it is done or a signal handler raises
 /// (`KeyboardInterrupt`). Then calls `stop` and does not wait for the thread, which may be blocked on a pipe.
 fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     stop: impl Fn() + Send,
+    name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
     let (done, wait) = sync_channel(1);
     // Sending fails if the caller was interrupted.
-    let working = thread::Builder::new().name("ttmem.load".into()).spawn(move || drop(done.send(work())))?;
+    let working = thread::Builder::new().name(name.into()).spawn(move || drop(done.send(work())))?;
     py.detach(move || {
         loop {
             match wait.recv_timeout(SIGNAL_INTERVAL) {
@@ -110,6 +138,6 @@ fn interrupted(py: Python<'_>) -> PyResult<()> {
 fn ended(working: JoinHandle<()>) -> PyErr {
     match working.join() {
         Err(panic) => resume_unwind(panic),
-        Ok(()) => Error::new_err("this is a bug in ttmem: the reader thread ended without a result"),
+        Ok(()) => Error::new_err("this is a bug in ttmem: a thread ended without a result"),
     }
 }

@@ -11,6 +11,7 @@ use super::clash::Clash;
 use super::comparison::Comparison;
 use super::device::DeviceKind;
 use super::growth::GrowthSummary;
+use super::holders::HoldersSummary;
 use super::l1::L1Summary;
 use super::ledger::LedgerSummary;
 use super::level::Level;
@@ -143,6 +144,9 @@ pub struct RankSummary {
     /// known or only some runs are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<GrowthSummary>,
+    /// What kept tensors alive at the last search for it; omitted if the recording has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holders: Option<HoldersSummary>,
     /// Suggested changes, most important first.
     pub suggestions: Vec<Suggestion>,
     /// What some of the suggestions save together, the smallest combination first.
@@ -558,6 +562,9 @@ pub struct LiveTensor {
     pub dies_step: Option<Step>,
     /// The position at its end, if it was freed between two programs.
     pub gone_before_step: Option<Position>,
+    /// What kept it alive at the last search that found it; omitted if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
 }
 
 /// The requested moment.

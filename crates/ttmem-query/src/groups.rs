@@ -232,6 +232,7 @@ mod tests {
             born_step: born,
             dies_step: None,
             gone_before_step: None,
+            held_by: None,
         }
     }
 

@@ -23,6 +23,7 @@ mod flame;
 pub mod gantt;
 mod groups;
 mod growth;
+mod holders;
 pub mod ir;
 mod l1;
 mod ledger;
@@ -71,8 +72,9 @@ pub use comparison::{ClassComparison, Comparison};
 pub use device::DeviceKind;
 pub use device_use::DeviceUse;
 pub use diff::{
-    ChangeRow, ClassDiff, Diff, DiffRequest, DiffSource, GrowthLimit, MovedFrom, OperationsDiff, OverLimit,
-    PoolDiff, RankDiff, TensorSide, diff,
+    AlignedDiff, AlignedOutline, AlignedPool, AlignedRank, ChangeRow, ClassDiff, Diff, DiffRequest,
+    DiffSource, GrowthLimit, MovedFrom, OperationsDiff, OverLimit, OverlapRow, OverlappedTensor,
+    OverlappedTensors, PoolDiff, RankDiff, TensorSide, aligned_diff, diff,
 };
 pub use expectations::{Expectation, Expectations};
 pub use find::{FindRequest, Found, FoundTensor, find};
@@ -80,6 +82,7 @@ pub use flame::{Flame, FlameName, FlameNode, FlameOf, FlameWhen, UNKNOWN_STACK, 
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};
 pub use groups::{TensorGroup, groups, location_text};
 pub use growth::{GrowthSummary, GrowthUnit, GrowthVerdict, Survivor, SurvivorKind, growth};
+pub use holders::{HolderRow, HoldersSummary};
 pub use ir::IrFile;
 pub use l1::{L1Moment, L1Part, L1Summary, TtnnL1Peaks};
 pub use ledger::{ExecutablePart, LedgerPart, LedgerSetting, LedgerSummary, ReportedSummary};

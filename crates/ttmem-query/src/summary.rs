@@ -24,6 +24,7 @@ use super::expected;
 use super::filter::Filter;
 use super::groups::locations;
 use super::growth;
+use super::holders::{holder_of, holders};
 use super::l1::l1_summary;
 use super::level::{Level, Thresholds};
 use super::named::Named;
@@ -395,6 +396,7 @@ impl<'a> View<'a> {
                 .map(|found| found.summary.clone())
                 .or_else(|| growth::of_phases(self.profile, self.rank))
                 .filter(|_| is_whole),
+            holders: holders(self.profile, self.rank, self.request.top.unwrap_or(RANKED)),
             suggestions,
             combinations,
         })
@@ -762,6 +764,7 @@ impl<'a> View<'a> {
             born_step: tensor.step.map(ttmem_model::StepNumber::get),
             dies_step: dies_step(tensor.dies),
             gone_before_step: gone_before_step(tensor.dies),
+            held_by: holder_of(self.profile, self.rank, id),
         })
     }
 

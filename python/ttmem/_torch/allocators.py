@@ -6,12 +6,14 @@ costs almost nothing.
 
 The history loses its oldest entries. Therefore the actions of CUDA's allocator are also received as they
 happen, without stacks, if this version of PyTorch allows it (`History.follow`). A thread records them. The
-history is then only needed for stacks: it is as short as possible while iterations have no details.
+history is then only needed for stacks: it is off while iterations have no details.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import inspect
 import logging
 import threading
@@ -24,7 +26,7 @@ import torch
 from ttmem._native import History
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ttmem._torch.mode import Mode
 
@@ -36,10 +38,10 @@ FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
 ENTRIES_PER_ALLOCATION = 3
 # Received actions are recorded this often, and this many at once: who reads the history meanwhile must wait.
 SECONDS_BETWEEN_TAKES, TAKEN_AT_ONCE = 0.1, 1 << 15
-# If the history has about this many new entries, it is read. The program waits meanwhile.
-MANY_ENTRIES = 6_000
+# If about this many actions are new, which is checked more often, the history is read. The program waits.
+MANY_ENTRIES, SECONDS_BETWEEN_READS = 2_000, 0.02
 # After this many readings, enough for the first iterations, they may take a limited share of the time.
-FREE_DRAINS, SHARE_OF_DRAINS = 20, 0.05
+FREE_DRAINS, SHARE_OF_DRAINS = 60, 0.05
 # A size is rounded to at most this many parts of a power of two.
 MAX_PARTS = (1 << 16) - 1
 # PyTorch's value for no limit is at least this large.
@@ -51,6 +53,18 @@ SECONDS_BETWEEN_DRAINS = 1.0
 
 # PyTorch cannot remove an observer, so there is one per kind of device, which calls the current allocator.
 _observed: dict[str, CachingAllocator | None] = {}
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Suspends garbage collection: many objects for a moment would make it look at all others."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _begin(waiting: weakref.ref[CachingAllocator]) -> None:
@@ -71,7 +85,7 @@ class CachingAllocator:
         self._history: History | None = None
         self._is_open = False
         self._is_ours = False
-        # Whether the history keeps only its last entry, because received actions suffice.
+        # Whether the history is off, because received actions suffice.
         self._is_paused = False
         # Held while the history is read or changed: threads must not record it out of order.
         self._lock = threading.RLock()
@@ -176,6 +190,7 @@ class CachingAllocator:
             self._free_drains = FREE_DRAINS
             self._is_paused = not wanted and self._history.is_fed
             self._record_on()
+            self._pass_calls()
 
     def figures(self) -> dict[str, dict[str, int]]:
         """Returns the current and peak memory of each device from the allocator's counters."""
@@ -216,7 +231,7 @@ class CachingAllocator:
             )
         self._history = history
         self._drain()
-        self._mode.pass_calls_to(getattr(torch._C, f"_{self.kind}_setMemoryMetadata", None))
+        self._pass_calls()
         self._observe()
         if self.at_start is not None:
             self.at_start()
@@ -232,18 +247,23 @@ class CachingAllocator:
     def _end(self) -> None:
         self._sample()
         self._drain()
-        self._mode.pass_calls_to(None)
-        forget = getattr(torch._C, f"_{self.kind}_setMemoryMetadata", None)
-        if forget is not None:
-            forget("")
+        self._pass_calls(wanted=False)
         if self._history is not None:
             self._history.unfollow()
         if self._is_ours:
             self._record(None, 1)
 
+    def _pass_calls(self, *, wanted: bool = True) -> None:
+        """Passes the running calls to the allocator, which copies their text for each of its actions."""
+        set_text = getattr(torch._C, f"_{self.kind}_setMemoryMetadata", None)
+        wanted = wanted and not self._is_paused
+        self._mode.pass_calls_to(set_text if wanted else None)
+        if set_text is not None and not wanted:
+            set_text("")
+
     def _take_on(self) -> None:
         """Records received actions until the end."""
-        while not self._closed.wait(SECONDS_BETWEEN_TAKES):
+        while not self._closed.wait(SECONDS_BETWEEN_TAKES if self._is_paused else SECONDS_BETWEEN_READS):
             self._guarded(self._take)
 
     def _take(self) -> None:
@@ -260,6 +280,7 @@ class CachingAllocator:
             with self._lock:
                 self._is_paused = False
                 self._record_on()
+                self._pass_calls()
 
     def _read_or_take(self, history: History) -> None:
         """Reads the history; or, if that has taken too much time, records only what was received."""
@@ -282,10 +303,12 @@ class CachingAllocator:
             return self._is_paused and not self._closed.is_set() and history.take(TAKEN_AT_ONCE)
 
     def _record_on(self, entries: int | None = None) -> None:
-        """Records the history; while received actions suffice, only its last entry."""
-        entries = entries or (1 if self._is_paused else self._entries)
+        """Records the history, unless received actions suffice."""
+        if self._is_paused:
+            self._record(None, 1)
+            return
         is_fed = self._history is not None and self._history.is_fed
-        self._record("all", entries, **({"clear_history": True} if is_fed else {}))
+        self._record("all", entries or self._entries, **({"clear_history": True} if is_fed else {}))
 
     def _record(self, enabled: str | None, entries: int, **options: bool) -> None:
         context = "alloc" if self._has_stacks else None
@@ -314,12 +337,16 @@ class CachingAllocator:
         allocations = [0] * self._device.device_count()
         for index, stats in self._stats():
             allocations[index] = _allocations(stats)
-        snapshot = self._memory._snapshot()
-        self._guarded(lambda: self._settings(snapshot.get("allocator_settings", {})))
-        history.drain(snapshot, allocations)
+        with _no_collection():
+            self._read(history, allocations)
         if history.is_fed and self._is_ours:
             # Its entries are recorded. What has happened since then was received.
             self._record_on()
+
+    def _read(self, history: History, allocations: list[int]) -> None:
+        snapshot = self._memory._snapshot()
+        self._guarded(lambda: self._settings(snapshot.get("allocator_settings", {})))
+        history.drain(snapshot, allocations)
 
     def _settings(self, settings: dict[str, Any]) -> None:
         """Records the settings that determine the sizes of blocks, and the program's memory limit."""

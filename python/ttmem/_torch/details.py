@@ -3,7 +3,8 @@
 An iteration lasts from the start of a model's forward pass to the start of the next one: a training step, or
 a generated token. Programs repeat them. Once several iterations have made the same number of allocations,
 further ones are recorded without details, which costs almost nothing; the reader copies the details from an
-iteration with the same order of allocations. If the number changes, the next iteration has details again.
+iteration with the same order of allocations. If the number changes, the next iteration has details again,
+unless the same change has happened before (`Missed`).
 
 Without details, modules have no hooks, and a wrapper of the model's `__call__` counts the iterations.
 """
@@ -30,11 +31,55 @@ if TYPE_CHECKING:
     from ttmem._torch.modules import Modules
 
 # Iterations in a row that must repeat earlier ones before details are left out for the first time.
-STEADY = 3
+STEADY = 2
 # If an iteration without details has this many times the usual allocations, something else runs.
 MANY = 3
 # Different numbers of allocations that are remembered for a model.
 MAX_KNOWN = 64
+# If an iteration was missed this often, it is usual.
+MISSES = 2
+# Usual iterations are waited for as soon as at most one of this many had details, but not for long.
+ITERATIONS_PER_DETAILED, MAX_WAITING = 25, 64
+
+
+class Missed:
+    """Iterations that had no details, although none with details has made the same number of allocations.
+
+    The last token of a text is an example: other operations follow it than tokens in the middle. Which
+    iteration will be such a one is only known afterwards. If one repeats, all iterations have details until
+    it does so again.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[tuple[int | None, int], int] = {}
+        self._wanted: set[tuple[int | None, int]] = set()
+        self._waited = 0
+        # Whether details stay on until the wanted iterations were seen.
+        self.is_waiting = False
+
+    def add(self, iteration: tuple[int | None, int]) -> None:
+        """Adds an iteration: the model, and its number of allocations."""
+        if iteration in self._times or len(self._times) < MAX_KNOWN:
+            self._times[iteration] = self._times.get(iteration, 0) + 1
+            # Exactly then: one that was not seen in time is not waited for again.
+            if self._times[iteration] == MISSES:
+                self._wanted.add(iteration)
+
+    def is_usual(self, iteration: tuple[int | None, int]) -> bool:
+        """Whether an iteration repeats, so that it does not mean that the program does something else now."""
+        return self._times.get(iteration, 0) >= MISSES
+
+    def has_details(self, iteration: tuple[int | None, int]) -> None:
+        """Notes that an iteration had details."""
+        self._wanted.discard(iteration)
+        self._waited += self.is_waiting
+        if not self._wanted or self._waited >= MAX_WAITING:
+            self._wanted.clear()
+            self._waited, self.is_waiting = 0, False
+
+    def wait(self) -> None:
+        """Begins to wait, if there is an iteration to wait for."""
+        self.is_waiting = bool(self._wanted)
 
 
 class Details:
@@ -51,6 +96,9 @@ class Details:
         self._count = 0
         # The numbers of allocations that iterations of a model have made with details.
         self._known: dict[int | None, set[int]] = {}
+        self._missed = Missed()
+        # The number of iterations, and of those with details.
+        self._iterations, self._detailed = 0, 0
         self._repeated = 0
         self._rotations = 0
         self._is_closed = False
@@ -117,17 +165,26 @@ class Details:
             self.close()
             return False
         known = self._known.setdefault(last, set())
-        is_known = made in known
-        if self._mode.has_details and len(known) < MAX_KNOWN:
-            known.add(made)
+        is_known = made in known or self._missed.is_usual((last, made))
+        self._iterations += 1
+        if self._mode.has_details:
+            self._detailed += 1
+            if len(known) < MAX_KNOWN:
+                known.add(made)
+            self._missed.has_details((last, made))
+        elif made not in known:
+            self._missed.add((last, made))
+        if self._detailed * ITERATIONS_PER_DETAILED <= self._iterations:
+            self._missed.wait()
         self._repeated = self._repeated + 1 if is_known else 0
         if self._rotations != self._mode.rotations:
             # The new file has no iteration with details yet.
             self._rotations = self._mode.rotations
-            self._repeated = 0
+            self._known, self._missed, self._repeated = {}, Missed(), 0
         # A new model has details first.
         has_learned = bool(self._known.get(id(model)))
-        return has_learned and self._repeated >= (1 if self._mode.labels_all else STEADY)
+        is_steady = self._repeated >= (1 if self._mode.labels_all else STEADY)
+        return has_learned and is_steady and not self._missed.is_waiting
 
     def _leave_out(self) -> None:
         if self._mode.has_details:

@@ -15,17 +15,25 @@ import types
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ttmem._failures import encodable
 from ttmem._frames import OURS
 from ttmem._sizes import size_text
 from ttmem._torch.autograd_graph import Graph
 from ttmem._torch.reference_names import Names, is_container, locals_of, mro, namespace_of, place
-from ttmem._torch.referrers import Referrers
+from ttmem._torch.referrers import Limits, Referrers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 MAX_OBJECTS = 5_000_000
+"""The limit of visited objects: each takes about 200 bytes."""
+MAX_OBJECTS_AT_END = 1_000_000
+"""The limit after an out-of-memory error."""
 MAX_SECONDS = 5.0
+SEARCH_SHARE = 0.8
+"""The share of the time that the search may take. The rest remains to name what it found."""
+MANY_REFERENCES = 10_000
+"""Containers with more references come after the others, so that one of them does not use up the limits."""
 MAX_CHAIN = 40
 """Longer chains, such as linked lists, are cut in the middle."""
 CLOCK_EVERY = 1024
@@ -34,13 +42,18 @@ MAX_ALIKE = 3
 MAX_SIZES = 16
 CO_OPTIMIZED = 0x1
 UNFINISHED = "not found within the limits of the search"
+MAX_RECORDED = 10_000
+"""Of the storages that a search finds, the largest are recorded."""
+MAX_CHAIN_TEXT = 1000
+MAX_CHAINS = 1000
+"""The limit of different chains that a search records: the names of a recording are limited as well."""
 
 
 class Holder(NamedTuple):
     """Tensors that are kept alive in the same way."""
 
     chain: str
-    """The references from a variable to the tensors; `*` stands for any index or key."""
+    """The references from a variable to the tensors; `*` stands for any index, key or number in a key."""
     tensors: int
     """The number of tensors, including those that autograd has saved."""
     bytes: int
@@ -57,6 +70,14 @@ class Memory(NamedTuple):
     storage: int
     size: int
     device: str
+
+
+class Row(NamedTuple):
+    """A tensor, its memory, and the references to it."""
+
+    memory: Memory
+    chain: str
+    tensor: object
 
 
 class Root(NamedTuple):
@@ -77,19 +98,88 @@ def holders(
     Args:
         device: Only tensors on this device: `"cuda"`, `"cuda:0"` or `"cpu"`.
         sizes: Only tensors whose memory has one of these sizes in bytes.
-        max_seconds: The limit of processor time.
+        max_seconds: The limit of processor time, for the search and the names of what it finds.
 
     """
+    return _found(lambda search: _holders_of(search.rows(device, sizes)), max_seconds, MAX_OBJECTS)
+
+
+def record_holders(
+    record: Callable[[list[tuple[object, str]]], object],
+    warn: Callable[[str], object],
+    *,
+    trace: types.TracebackType | None = None,
+    max_seconds: float = MAX_SECONDS,
+    max_objects: int = MAX_OBJECTS,
+) -> list[Holder]:
+    """Does the same as `holders`, and passes the largest storages with the references to them to `record`.
+
+    Args:
+        record: Must not keep the storages.
+        warn: Gets a sentence if a limit has ended the search.
+        trace: The functions that an exception has ended; their variables are searched first.
+        max_seconds: The limit of processor time.
+        max_objects: The limit of visited objects.
+
+    """
+
+    def noted(search: Search) -> list[Holder]:
+        rows = search.rows(None, None)
+        if search.is_cut:
+            warn(_cut_text(rows))
+        record(_largest(rows))
+        return _holders_of(rows)
+
+    return _found(noted, max_seconds, max_objects, trace)
+
+
+def _found(
+    result: Callable[[Search], list[Holder]],
+    max_seconds: float,
+    max_objects: int,
+    trace: types.TracebackType | None = None,
+) -> list[Holder]:
     import torch
 
     with torch._C.DisableTorchFunction():
-        search = Search(torch.Tensor, time.thread_time() + max_seconds)
+        search = Search(torch.Tensor, max_seconds, max_objects)
         try:
+            search.run(_traceback_roots(trace))
             search.run(_program_roots())
             search.run(_exception_roots())
-            return search.result(device, sizes)
+            return result(search)
         finally:
             search.clear()
+
+
+def _cut_text(rows: list[Row]) -> str:
+    """Returns what a search that was cut off has not found."""
+    missing = {row.memory.storage: row.memory.size for row in rows if row.chain == UNFINISHED}
+    consequence = "tensors that only autograd graphs refer to may be missing"
+    if missing:
+        tensors = "1 tensor" if len(missing) == 1 else f"{len(missing)} tensors"
+        verb = "was" if len(missing) == 1 else "were"
+        consequence = f"{tensors} ({size_text(sum(missing.values()))}) {verb} not reached"
+    return f"the search for what keeps tensors alive reached its limit; {consequence}"
+
+
+def _largest(rows: list[Row]) -> list[tuple[object, str]]:
+    """Returns the largest storages, each with the references to it."""
+    import torch
+
+    storage_of: Any = torch._C.TensorBase.untyped_storage
+    known: dict[int, Row] = {}
+    for row in rows:
+        if row.chain != UNFINISHED:
+            known.setdefault(row.memory.storage, row)
+    recorded = []
+    chains: set[str] = set()
+    for row in sorted(known.values(), key=lambda row: -row.memory.size)[:MAX_RECORDED]:
+        chain = encodable(row.chain[:MAX_CHAIN_TEXT])
+        if chain in chains or len(chains) < MAX_CHAINS:
+            chains.add(chain)
+            recorded.append((storage_of(row.tensor), chain))
+    return recorded
 
 
 def holders_text(found: list[Holder], *, top: int = 5) -> str:
@@ -107,74 +197,120 @@ def holders_text(found: list[Holder], *, top: int = 5) -> str:
 class Search:
     """One search. Objects are known by their `id`, and stay alive while it runs."""
 
-    def __init__(self, tensor_type: type, end: float) -> None:
+    def __init__(self, tensor_type: type, max_seconds: float, max_objects: int) -> None:
+        now = time.thread_time()
+        self.is_cut = False
+        """Whether a limit has ended the search."""
         self._tensor_type = tensor_type
         self._is_tensor_type: dict[int, bool] = {}
         self._graph = Graph()
         self._names = Names(self._graph)
-        self._end = end
+        self._search_end = now + SEARCH_SHARE * max_seconds
+        self._end = now + max_seconds
+        self._max_objects = max_objects
+        self._count = 0
         self._visited: dict[int, tuple[object, int | None]] = {}
         """Each visited object, and the `id` of the one that refers to it."""
         self._roots: dict[int, str] = {}
-        self._tensors: dict[int, object] = {id(one): one for one in gc.get_objects() if self._is_tensor(one)}
+        # Without a limit: it takes 0.3 s per million objects, and says what the search has not reached.
+        known = self._is_tensor_type
+        self._tensors: dict[int, object] = {
+            id(one): one
+            for one in gc.get_objects()
+            if known.get(id(type(one)), True) and self._is_tensor(one)
+        }
         self._missing = set(self._tensors)
 
-    def run(self, roots: Iterable[Root]) -> None:  # noqa: C901
+    def run(self, roots: Iterable[Root]) -> None:
         """Follows references from variables, the nearest objects first."""
-        queue: deque[object] = deque()
+        queue = self._start(roots)
+        large: deque[object] = deque()
         # Graphs come last: a parameter belongs to its module, not to the graph of a loss.
         graphs: deque[object] = deque()
-        for root in roots:
-            if is_container(root.value) and id(root.value) not in self._visited:
-                self._visit(root.value, None)
-                self._roots[id(root.value)] = root.text
-                queue.append(root.value)
-        count = 0
-        while queue or graphs:
-            count += 1
-            if (count % CLOCK_EVERY == 0 and time.thread_time() > self._end) or len(
-                self._visited
-            ) > MAX_OBJECTS:
-                return
+        while (queue or large or graphs) and not self._is_over():
             if not self._missing:
                 # Every tensor is found; their graphs may lead to more.
                 graphs.extend(one for one in queue if id(one) in self._tensors)
                 queue.clear()
-            if queue:
-                one = queue.popleft()
-                found: Iterable[object] = _referents(one)
+                large.clear()
+            if queue or large:
+                one = queue.popleft() if queue else large.popleft()
+                found = gc.get_referents(one)
+                if len(found) > MANY_REFERENCES and queue:
+                    large.append(one)
+                    continue
+                self._follow(one, found, _skipped(one), queue, graphs)
                 if id(one) in self._tensors:
                     graphs.append(one)
             elif graphs:
                 one = graphs.popleft()
                 is_tensor = id(one) in self._tensors
-                found = self._graph.of_tensor(one) if is_tensor else self._graph.of_node(one)
-            else:
-                return
-            for inner in found:
-                if id(inner) not in self._visited:
-                    self._visit(inner, id(one))
-                    (graphs if self._graph.is_node(inner) else queue).append(inner)
+                nodes = self._graph.of_tensor(one) if is_tensor else self._graph.of_node(one)
+                self._follow(one, nodes, None, queue, graphs)
 
-    def result(self, device: str | None, sizes: Collection[int] | None) -> list[Holder]:
-        """Groups the tensors by their chains."""
-        rows: list[tuple[Memory, str | None, object]] = []
+    def _start(self, roots: Iterable[Root]) -> deque[object]:
+        """Visits the values of variables."""
+        queue: deque[object] = deque()
+        for root in roots:
+            if self._is_over():
+                break
+            if is_container(root.value) and id(root.value) not in self._visited:
+                self._visit(root.value, None)
+                self._roots[id(root.value)] = root.text
+                queue.append(root.value)
+        return queue
+
+    def _follow(
+        self,
+        one: object,
+        found: Iterable[object],
+        skipped: set[int] | None,
+        queue: deque[object],
+        graphs: deque[object],
+    ) -> None:
+        """Visits the objects that an object refers to. A graph refers to nothing that is skipped."""
+        for inner in found:
+            if self._is_over():
+                return
+            if id(inner) not in self._visited and (skipped is None or _counts(inner, skipped)):
+                self._visit(inner, id(one))
+                (graphs if self._graph.is_node(inner) else queue).append(inner)
+
+    def _is_over(self) -> bool:
+        """Whether a limit is reached. Called for each object."""
+        self._count += 1
+        if len(self._visited) >= self._max_objects or (
+            self._count % CLOCK_EVERY == 0 and time.thread_time() > self._search_end
+        ):
+            self.is_cut = True
+        return self.is_cut
+
+    def rows(self, device: str | None, sizes: Collection[int] | None) -> list[Row]:
+        """Returns the tensors with their chains."""
+        chosen: list[tuple[Memory, int, str | None, object]] = []
         for key, tensor, saver in self._all_tensors():
             memory = _memory(tensor)
             is_chosen = memory is not None and _is_on(memory.device, device)
             if memory is not None and is_chosen and (sizes is None or memory.size in sizes):
-                rows.append((memory, self._chain(key, saver) if key in self._visited else None, tensor))
+                chosen.append((memory, key, saver, tensor))
+        chosen.sort(key=lambda row: -row[0].size)
+        rows: list[tuple[Memory, str | None, object]] = []
+        for memory, key, saver, tensor in chosen:
+            is_late = key in self._visited and time.thread_time() > self._end
+            self.is_cut = self.is_cut or is_late
+            rows.append((memory, UNFINISHED if is_late else self._chain(key, saver), tensor))
         unreached = self._unreached([(memory, tensor) for memory, chain, tensor in rows if chain is None])
-        groups: dict[str, list[Memory]] = {}
-        for memory, chain, _ in rows:
-            groups.setdefault(chain or unreached.get(memory.size, UNFINISHED), []).append(memory)
-        return _holders_of(groups)
+        return [
+            Row(memory, chain or unreached.get(memory.size, UNFINISHED), tensor)
+            for memory, chain, tensor in rows
+        ]
 
     def clear(self) -> None:
         """Drops all references."""
         self._visited.clear()
         self._tensors.clear()
         self._graph.clear()
+        self._names.clear()
 
     def _visit(self, one: object, by: int | None) -> None:
         self._visited[id(one)] = (one, by)
@@ -198,22 +334,25 @@ class Search:
         by_size: dict[int, list[object]] = {}
         for memory, tensor in rows:
             by_size.setdefault(memory.size, []).append(tensor)
-        if not rows:
+        # After a search that was cut off, variables that it has not reached may lead to them.
+        if not rows or self.is_cut:
             return {}
         found = {}
         ours = (by_size, self._visited, self._tensors, rows, *rows, *by_size.values())
-        referrers = Referrers(self._names, self._visited, ours)
+        limits = Limits(self._end, self._max_objects - len(self._visited))
+        referrers = Referrers(self._names, self._visited, ours, limits)
         largest = sorted(by_size, key=lambda size: -size * len(by_size[size]))
         for size in largest[:MAX_SIZES]:
-            if time.thread_time() > self._end:
-                break
-            chains = {referrers.chain(tensor, self._end) for tensor in by_size[size][:MAX_ALIKE]}
+            chains = {referrers.chain(tensor) for tensor in by_size[size][:MAX_ALIKE]}
             if len(chains) == 1:
                 found[size] = chains.pop() or UNFINISHED
+        self.is_cut = referrers.is_cut
         referrers.clear()
         return found
 
-    def _chain(self, key: int, saver: str | None) -> str:
+    def _chain(self, key: int, saver: str | None) -> str | None:
+        if key not in self._visited:
+            return None
         objects: list[object] = []
         at: int | None = key
         while at is not None:
@@ -236,8 +375,11 @@ class Search:
         return known
 
 
-def _holders_of(groups: dict[str, list[Memory]]) -> list[Holder]:
-    """Returns the rows of the groups. Memory that is in several groups counts in the first."""
+def _holders_of(rows: list[Row]) -> list[Holder]:
+    """Groups tensors by their chains. Memory that is in several groups counts in the first."""
+    groups: dict[str, list[Memory]] = {}
+    for row in rows:
+        groups.setdefault(row.chain, []).append(row.memory)
     taken: set[int] = set()
     found = []
     for chain, memories in groups.items():
@@ -250,19 +392,19 @@ def _holders_of(groups: dict[str, list[Memory]]) -> list[Holder]:
     return sorted(found, key=lambda one: (-one.bytes, one.chain))
 
 
-def _referents(one: object) -> list[object]:
-    """Returns the objects that an object refers to, without those that lead to all of the program."""
+def _skipped(one: object) -> set[int]:
+    """Returns the ids of objects that a reference is not followed to: they lead to all of the program."""
     kind = type(one)
     skipped = {id(kind)}
     if kind is types.FunctionType:
         skipped |= {id(one.__globals__), id(one.__builtins__)}  # type: ignore[attr-defined]
     elif kind is types.FrameType:
         skipped |= {id(one.f_globals), id(one.f_builtins)}  # type: ignore[attr-defined]
-    return [
-        inner
-        for inner in gc.get_referents(one)
-        if is_container(inner) and id(inner) not in skipped and not _is_ours(inner)
-    ]
+    return skipped
+
+
+def _counts(inner: object, skipped: set[int]) -> bool:
+    return is_container(inner) and id(inner) not in skipped and not _is_ours(inner)
 
 
 def _is_ours(one: object) -> bool:
@@ -320,6 +462,14 @@ def _program_roots() -> Iterator[Root]:
     for frame in frames:
         if frame.f_code.co_filename.startswith(theirs):
             yield from _of_frame(frame)
+
+
+def _traceback_roots(trace: types.TracebackType | None) -> Iterator[Root]:
+    """The variables of the functions that an exception has ended, outermost first."""
+    while trace is not None:
+        if not _is_ours(trace.tb_frame):
+            yield from _of_frame(trace.tb_frame)
+        trace = trace.tb_next
 
 
 def _exception_roots() -> Iterator[Root]:

@@ -6,6 +6,7 @@ Reads them without calling the program's code.
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import types
 from collections import deque
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from ttmem._torch.autograd_graph import Graph
 
 MAX_KEY = 60
+MANY_KEYS = 32
+"""Dictionaries with as many entries are collections: their keys are not shown."""
+NUMBER = re.compile(r"\d+")
 CO_OPTIMIZED = 0x1
 HAS_PROXY = sys.version_info >= (3, 13)
 """Whether `frame.f_locals` is a view of the variables and not a copy that the frame keeps."""
@@ -50,6 +54,7 @@ class Names:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        self._keys: dict[int, frozenset[int]] = {}
 
     def chain(self, root: str, objects: list[object]) -> list[str]:
         """Returns the parts of a chain. The first object is the value of the root."""
@@ -97,15 +102,48 @@ class Names:
         if kind is types.MethodType:
             return ".__self__" if outer.__self__ is inner else None  # type: ignore[attr-defined]
         if any(base is list or base is tuple or base is deque for base in bases):
-            return "[*]" if _is_in(outer, inner) else _attribute(outer, inner)
+            # Looking for an element takes as long as the list, for each of its elements.
+            is_plain = kind is list or kind is tuple or kind is deque
+            return "[*]" if is_plain or _is_in(outer, inner) else _attribute(outer, inner)
         if any(base is dict for base in bases):
-            key = _key_of(outer, inner)
-            return _attribute(outer, inner) if key is None else f"[{_key_text(key)}]"
+            return self._of_dict(outer, inner) or _attribute(outer, inner)
         if any(base is set or base is frozenset for base in bases):
             return "[*]"
         if any(base is BaseException for base in bases):
             return _of_exception(outer, inner)
         return _attribute(outer, inner)
+
+    def _of_dict(self, mapping: Any, inner: object) -> str | None:
+        """Returns `[key]` for a value, and `.keys()[*]` for a key, as a parameter in an optimizer's state."""
+        if dict.__len__(mapping) < MANY_KEYS:
+            try:
+                items = list(dict.items(mapping))
+            except RuntimeError:
+                # Another thread changes it.
+                return None
+            found = next((f"[{_key_text(key)}]" for key, value in items if value is inner), None)
+            return found or (".keys()[*]" if any(key is inner for key, _ in items) else None)
+        if id(inner) in self._container_keys(mapping):
+            return ".keys()[*]"
+        # Looking for a value takes as long as the dictionary, for each of its values.
+        attribute = None if type(mapping) is dict else _attribute(mapping, inner)
+        return attribute if attribute is not None and attribute.startswith(".") else "[*]"
+
+    def _container_keys(self, mapping: Any) -> frozenset[int]:
+        """Returns the ids of the keys that may refer to other objects. They are looked up only once."""
+        keys = self._keys.get(id(mapping))
+        if keys is None:
+            try:
+                keys = frozenset(id(key) for key in list(dict.keys(mapping)) if is_container(key))
+            except RuntimeError:
+                # Another thread changes it.
+                return frozenset()
+            self._keys[id(mapping)] = keys
+        return keys
+
+    def clear(self) -> None:
+        """Drops all references."""
+        self._keys.clear()
 
 
 def place(frame: types.FrameType) -> str:
@@ -214,9 +252,10 @@ def _key_text(key: object) -> str:
 def _joined(path: str, step: str) -> str:
     """Adds a step to a path. The tables of a module are left out: `.head.weight`."""
     for table in MODULE_TABLES:
-        if path.endswith(table) and step.startswith("['"):
-            return path.removesuffix(table) + "." + step[2:-2]
-    return path + step
+        if path.endswith(table) and step.startswith(("['", "[*")):
+            return path.removesuffix(table) + "." + (step[2:-2] or "*")
+    # Numbers in keys count requests or layers: `['request *']`.
+    return path + (NUMBER.sub("*", step) if step.startswith(("['", '["')) else step)
 
 
 def _shortened(parts: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ import sys
 import time
 import types
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem._frames import OURS
 from ttmem._torch.reference_names import is_container, namespace_of
@@ -19,17 +19,31 @@ if TYPE_CHECKING:
 
 MAX_OBJECTS = 20_000
 MAX_SHOWN = 4
+CLOCK_EVERY = 1024
 UNNAMED = {id(kind) for kind in (dict, list, tuple, types.CellType)}
 CYCLE = "reference cycle, freed by the next garbage collection"
 OUTSIDE = "held outside Python, by C++ or an extension"
 
 
+class Limits(NamedTuple):
+    """The limits of a search."""
+
+    end: float
+    """The processor time of this thread when it ends."""
+    max_objects: int
+    """The number of objects whose referrers are known. Each takes about 200 bytes."""
+
+
 class Referrers:
     """Follows references backward, to a module of a library or around a cycle."""
 
-    def __init__(self, names: Names, visited: Container[int], ours: Iterable[object]) -> None:
+    def __init__(self, names: Names, visited: Container[int], ours: Iterable[object], limits: Limits) -> None:
         """`visited` are the objects that variables lead to; `ours` are containers of the search itself."""
+        self.is_cut = False
+        """Whether a limit has ended the search."""
         self._names = names
+        self._limits = limits
+        self._count = 0
         self._modules = {
             id(namespace_of(module)): name
             for name, module in list(sys.modules.items())
@@ -38,20 +52,29 @@ class Referrers:
         self._referrers: dict[int, list[object]] = {}
         skipped = {id(one) for one in ours}
         for one in gc.get_objects():
-            if id(one) not in visited and id(one) not in skipped and _counts(one):
-                for inner in gc.get_referents(one):
+            if self._is_over():
+                break
+            if id(one) in visited or id(one) in skipped or not _counts(one):
+                continue
+            for inner in gc.get_referents(one):
+                if self._is_over():
+                    break
+                # No chain leads through an object that variables lead to.
+                if id(inner) not in visited and is_container(inner):
                     self._referrers.setdefault(id(inner), []).append(one)
 
-    def chain(self, tensor: object, end: float) -> str | None:
-        """Returns the chain that keeps a tensor alive; None if the limit was reached."""
+    def chain(self, tensor: object) -> str | None:
+        """Returns the chain that keeps a tensor alive; None if a limit was reached."""
         came: dict[int, tuple[object, object | None]] = {id(tensor): (tensor, None)}
         waiting = deque([tensor])
         has_cycle = False
         while waiting:
-            if len(came) > MAX_OBJECTS or time.thread_time() > end:
+            if len(came) > MAX_OBJECTS or self._is_over():
                 return None
             inner = waiting.popleft()
             for one in self._referrers.get(id(inner), ()):
+                if self._is_over():
+                    return None
                 if id(one) in came:
                     has_cycle = True
                     continue
@@ -60,6 +83,15 @@ class Referrers:
                     return self._named(f"module `{self._modules[id(one)]}`", one, came)
                 waiting.append(one)
         return self._around(came) if has_cycle else OUTSIDE
+
+    def _is_over(self) -> bool:
+        """Whether a limit is reached. Called for each object."""
+        self._count += 1
+        if len(self._referrers) > self._limits.max_objects or (
+            self._count % CLOCK_EVERY == 0 and time.thread_time() > self._limits.end
+        ):
+            self.is_cut = True
+        return self.is_cut
 
     def clear(self) -> None:
         """Drops all references."""

@@ -18,6 +18,34 @@ export type AboutPeak = {
   level: Level | null,
 };
 
+/** Facts about a rank that are not columns. */
+export type AlignedOutline = {
+  /** The number of places of the axis. */
+  places: number,
+  /** The place where each input ran out of memory. */
+  before_failed: number | null,
+  /** See `before_failed`. */
+  after_failed: number | null,
+  /** The pools, by number. */
+  pools: Array<AlignedPool>,
+  /** The pool to show first. */
+  first_pool: number,
+};
+
+/** Facts about a pool that are not columns. */
+export type AlignedPool = {
+  /** The name of the pool. */
+  name: string,
+  /** The unit that its sizes refer to. */
+  extent: Extent,
+  /** The granularity that the inputs round to. */
+  quantum: number,
+  /** The moment of each peak, if anything was allocated. */
+  before_peak: number | null,
+  /** See `before_peak`. */
+  after_peak: number | null,
+};
+
 /** Allocations that have something in common. */
 export type AllocationGroup = {
   /** What they have in common: a line, an operation, a class, a size; null if it is unknown. */
@@ -149,6 +177,41 @@ export type ChainTotals = {
   calls: number,
 };
 
+/** A difference between tensors. */
+export type ChangeKind = "appeared" | "vanished" | "pool" | "dtype" | "layout" | "resized" | "freed_later" | "freed_earlier" | "allocated_later" | "allocated_earlier" | "reordered";
+
+/** A change of one tensor or of several similar ones. */
+export type ChangeRow = {
+  /** The kind of change. */
+  kind: ChangeKind,
+  /** The number of tensors. */
+  tensors: number,
+  /** Which tensors: `12 × layers.*.mlp`, `model.embed.weight`. */
+  title: string,
+  /** What is different: `4x128 → 8x128`. */
+  detail: string,
+  /** The pool; that of the second input, if they differ. */
+  pool: string,
+  /** The pool of the first input, if it is another one. */
+  moved_from?: MovedFrom | null,
+  /** The class; that of the second input, if they differ. */
+  class: Class,
+  /** The effect on the compared peak of the pool. */
+  effect_per_bank: number,
+  /** The size of the tensors in the first input. */
+  before_per_bank: number,
+  /** The size of the tensors in the second input. */
+  after_per_bank: number,
+  /** Tensors at the compared peak that these overlap in the second input only. */
+  now_overlaps?: OverlapRow | null,
+  /** Tensors at the compared peak that these overlap in the first input only. */
+  no_longer_overlaps?: OverlapRow | null,
+  /** The first of the tensors in the first input. */
+  before: TensorSide | null,
+  /** The first of the tensors in the second input. */
+  after: TensorSide | null,
+};
+
 /** A moment that the program named. */
 export type Checkpoint = {
   /** The name that the program gave. */
@@ -230,6 +293,16 @@ export type ClassComparison = {
   median_bytes: number,
 };
 
+/** A class of tensors at the peaks. */
+export type ClassDiff = {
+  /** The class. */
+  class: Class,
+  /** Its size at the peak of the first input. */
+  before_per_bank: number,
+  /** Its size at the peak of the second input. */
+  after_per_bank: number,
+};
+
 /** Suggestions that are applied together. Their saving counts each byte once. */
 export type Combination = {
   /** The indexes of the suggestions, in order, from 0. */
@@ -292,6 +365,37 @@ export type Declared = {
 
 /** A kind of device. */
 export type DeviceKind = "tenstorrent" | "torch";
+
+/** The response of `ttmem diff`. */
+export type Diff = {
+  /** The version of this format. */
+  schema: number,
+  /** The first input. */
+  before: DiffSource,
+  /** The second input. */
+  after: DiffSource,
+  /** The ranks that both inputs have, the largest growth first. */
+  ranks: Array<RankDiff>,
+  /** The labels of ranks that only the first input has. */
+  only_before: Array<string>,
+  /** The labels of ranks that only the second input has. */
+  only_after: Array<string>,
+};
+
+export type DiffPageHead = {
+  /** The names of both files, without their folders. */
+  names: [string, string],
+  generator: string,
+  diff: Diff,
+};
+
+/** An input. */
+export type DiffSource = {
+  /** The file. */
+  file: string,
+  /** Its format. */
+  format: string,
+};
 
 /** A part of the memory that an executable of XLA needs. */
 export type ExecutablePart = {
@@ -541,6 +645,13 @@ export type GrowthSummary = {
   survivor_count: number,
   /** The finding in sentences. */
   statement: Statement,
+  /**
+   * The title of a section about growth: `Growth of cuda:0: 1.00 GiB with every training step`. Null if memory does not
+   * grow, or if the input has phases only, which are reported by session.
+   */
+  title: string | null,
+  /** How growth was measured, when memory is full, and what warm-up allocated: a sentence each. */
+  notes: Array<string>,
   /** Limits of the numbers above. */
   caveats: Array<string>,
 };
@@ -550,6 +661,28 @@ export type GrowthUnit = "run" | "pass" | "step" | "call" | "iteration";
 
 /** Whether memory grows. */
 export type GrowthVerdict = "grows" | "tensors_grow" | "kv_cache_grows" | "steady";
+
+/** Tensors that are kept alive in the same way. */
+export type HolderRow = {
+  /** The references from a variable of the program to the tensors; `*` stands for any index, key or number in a key. */
+  chain: string,
+  /** The pool of the tensors. */
+  pool: string,
+  /** The number of tensors. */
+  tensors: number,
+  /** Their size per bank. */
+  per_bank: number,
+};
+
+/** What kept tensors alive at the last search for it. */
+export type HoldersSummary = {
+  /** The time of the search, since the start of the recording. */
+  time_ns: number,
+  /** What kept tensors alive, by references and pool, largest first. */
+  rows: Array<HolderRow>,
+  /** The number of rows, including those that are not listed. */
+  count: number,
+};
 
 /** A scope and the total time of its calls. */
 export type HotPath = {
@@ -842,6 +975,8 @@ export type LiveTensor = {
   dies_step: number | null,
   /** The position at its end, if it was freed between two programs. */
   gone_before_step: number | null,
+  /** What kept it alive at the last search that found it; omitted if unknown. */
+  held_by?: string | null,
 };
 
 /** The live activations, temporaries and unclassified tensors that a part of the program allocated. */
@@ -872,6 +1007,14 @@ export type MemoryColumns = {
   at_ns: Array<number>,
   /** The bytes per bank after each change. Of several changes at one time, the highest and the last are included. */
   per_bank: Array<number>,
+};
+
+/** The pool that tensors have left. */
+export type MovedFrom = {
+  /** The pool. */
+  pool: string,
+  /** The effect on its compared peak. */
+  effect_per_bank: number,
 };
 
 /** The out-of-memory error that ended the program. */
@@ -958,6 +1101,20 @@ export type OpCount = {
   count: number,
 };
 
+/** The operations of a rank. */
+export type OperationsDiff = {
+  /** The number of operations in the first input. */
+  before: number,
+  /** The number of operations in the second input. */
+  after: number,
+  /** Operations that only the second input has. */
+  added: number,
+  /** Operations that only the first input has. */
+  removed: number,
+  /** Operations with another place in the order. */
+  reordered: number,
+};
+
 /** A change between programs. */
 export type Outside = {
   /** The name of the pool. */
@@ -982,6 +1139,38 @@ export type Overlap = {
   until_ns: number,
   /** The calls that ran in the longest interval, one per lane; at most eight. */
   calls: Array<number>,
+};
+
+/** Tensors that are live at the same time as those of a row in one input only. */
+export type OverlapRow = {
+  /** One sentence. */
+  sentence: string,
+  /** The number of tensors of the row that the sentence is about. */
+  tensors: number,
+  /** Whether the tensors of the row overlap each other. */
+  each_other: boolean,
+  /** Tensors that the other input frees before it allocates one of the row; `None` if there are none. */
+  freed_before: OverlappedTensors | null,
+  /** Tensors that the other input allocates after it frees one of the row. */
+  allocated_after: OverlappedTensors | null,
+};
+
+/** A tensor that another one overlaps. */
+export type OverlappedTensor = {
+  /** Its name, or the module, location or operation that allocates it. */
+  name: string | null,
+  /** Its size in the input where they overlap. */
+  per_bank: number | null,
+};
+
+/** Tensors that both inputs have. */
+export type OverlappedTensors = {
+  /** Their number. */
+  tensors: number,
+  /** Their size at the compared peak. */
+  per_bank: number,
+  /** The largest of them, at most three. */
+  largest: Array<OverlappedTensor>,
 };
 
 /** Scopes that ran at the same time. */
@@ -1071,6 +1260,30 @@ export type PhaseSummary = {
   l1_peak_cb_bytes: number | null,
   l1_peak_buffer_bytes: number | null,
   l1_peak_total_bytes: number | null,
+};
+
+/** A pool. */
+export type PoolDiff = {
+  /** The peak of the first input; `None` if it is unknown, or the input does not have the pool. */
+  before_per_bank: number | null,
+  /** The peak of the second input. */
+  after_per_bank: number | null,
+  /** The difference of the peaks. */
+  change_per_bank: number | null,
+  /** The position of each peak. */
+  before_step: number | null,
+  /** See `before_step`. */
+  after_step: number | null,
+  /** The input whose peak explains the changes: `before` or `after`, the one with the higher peak. */
+  compared_at: string,
+  /** The sum of all changes at that peak. */
+  explained_per_bank: number,
+  /** The classes of tensors at the peak of each input. */
+  by_class: Array<ClassDiff>,
+  /** The number of banks, if both inputs have the same. */
+  banks: number | null,
+  /** Whether the pool was only sampled, as the memory of the process is: small differences mean nothing. */
+  sampled: boolean,
 };
 
 /** A pool at one moment. */
@@ -1207,6 +1420,22 @@ export type Ran = {
   change_bytes: number | null,
 };
 
+/** The differences of a rank. */
+export type RankDiff = {
+  /** The label of the rank. */
+  rank: string | null,
+  /** One sentence about the most important difference. */
+  verdict: string,
+  /** The pools, by name. */
+  pools: Record<string, PoolDiff>,
+  /** The operations, without deallocations. */
+  operations: OperationsDiff,
+  /** The changes, the largest effect on a peak first. Similar tensors are one row. */
+  changes: Array<ChangeRow>,
+  /** The number of changes that are not listed. */
+  further_changes: number,
+};
+
 /** The calls of one rank over time. */
 export type RankGantt = {
   /** The tree of scopes. */
@@ -1337,6 +1566,8 @@ export type RankSummary = {
    * known or only some runs are included.
    */
   growth?: GrowthSummary | null,
+  /** What kept tensors alive at the last search for it; omitted if the recording has none. */
+  holders?: HoldersSummary | null,
   /** Suggested changes, most important first. */
   suggestions: Array<Suggestion>,
   /** What some of the suggestions save together, the smallest combination first. */
@@ -1645,6 +1876,8 @@ export type Summary = {
 export type Survivor = {
   /** How it grows. */
   kind: SurvivorKind,
+  /** What allocates it: an operation, an argument, or nothing known. */
+  allocated_by: string,
   /** The operation that allocates it. */
   op: string | null,
   /** The location of that operation. */
@@ -1669,6 +1902,10 @@ export type Survivor = {
   freed_later: boolean,
   /** The last step that allocated one of them. */
   step: number | null,
+  /** What keeps at least half of the added bytes alive, as references from a variable of the program; null if unknown. */
+  held_by: string | null,
+  /** The tensors that it keeps alive, if they are not all: `9 of 12 tensors`. */
+  held_part: string | null,
 };
 
 /** How memory grows. */
@@ -1710,6 +1947,30 @@ export type TensorFacts = {
   loc: string | null,
   /** The last step that used it. */
   last_use: number | null,
+};
+
+/** A tensor of an input. */
+export type TensorSide = {
+  /** Its name. */
+  name: string | null,
+  /** The operation that allocates it. */
+  op: string | null,
+  /** The location of that operation. */
+  loc: string | null,
+  /** The module or other part of the program that allocates it. */
+  made_in: string | null,
+  /** Its shape. */
+  shape: Array<number> | null,
+  /** Its element type. */
+  dtype: string | null,
+  /** Its memory layout. */
+  layout: string | null,
+  /** Its size. */
+  per_bank: number | null,
+  /** The step that allocates it. */
+  born_step: number | null,
+  /** The first position without it; `None` if it is not. */
+  freed_before_step: number | null,
 };
 
 /** An allocation that was freed again. */

@@ -23,14 +23,17 @@ impl Watch {
     /// Passes the running call of this thread to the allocators.
     pub(super) fn pass_on(&self, py: Python<'_>, call: Option<CallRef>) {
         let pass = self.pass.with(py, |pass| pass.as_ref().map(|pass| pass.clone_ref(py))).flatten();
-        let Some(pass) = pass else { return };
+        if pass.is_none() && !feed::is_on() {
+            return;
+        }
         let running = self.state.with(py, |state| {
             let number = state.recorder.call_number(call?)?;
-            let name = state.recorder.scope_of(call).map_or("", |scope| state.recorder.scope_name(scope));
-            Some((number, call_metadata(number, name)))
+            let name = || state.recorder.scope_of(call).map_or("", |scope| state.recorder.scope_name(scope));
+            Some((number, pass.as_ref().map(|_| call_metadata(number, name()))))
         });
         let (number, text) = running.flatten().unzip();
         feed::runs(number);
+        let (Some(pass), text) = (pass, text.flatten()) else { return };
         if let Err(error) = pass.call1(py, (text.unwrap_or_default(),)) {
             self.failed(py, error);
         }

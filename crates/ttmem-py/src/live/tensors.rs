@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use ttmem::model::{Class, Label, OpId, StrId};
+use ttmem::model::{Class, Holder, Label, OpId, PoolId, StrId};
 use ttmem::record::live::Place;
 
 use super::lines::{lines, number_of_lines};
@@ -238,6 +238,35 @@ impl Watch {
         let (lines, codes) = lines(py)?;
         let learned = self.state.with(py, |state| state.learn_site(name, number, &lines, codes));
         learned.map(|(op, _dropped)| op).ok_or_else(busy)
+    }
+
+    /// Records what keeps storages alive. All rows have the same time.
+    pub(super) fn storages_held_by(&self, py: Python<'_>, rows: &[(Bound<'_, PyAny>, String)]) {
+        let known = self.state.with(py, |state| (state.recorder.now(), state.has_histories()));
+        let Some((time, has_histories)) = known else { return };
+        for (storage, chain) in rows {
+            let at = has_histories.then(|| self.address_in_history(py, storage)).flatten();
+            self.state.with(py, |state| {
+                let held = state.storage(address(storage)).map(|(place, _)| place);
+                if held.is_none() && at.is_none() {
+                    return;
+                }
+                let holder = Holder { chain: state.recorder.text(chain), time };
+                match (held, at) {
+                    (Some(place), _) => state.recorder.held_by(place, holder),
+                    (None, Some((pool, at))) => state.recorder.address_held_by(pool, at, holder),
+                    (None, None) => {}
+                }
+            });
+        }
+    }
+
+    /// The address of a storage whose allocator has a history. `None` also for storages without memory, such as those of
+    /// fake tensors.
+    fn address_in_history(&self, py: Python<'_>, storage: &Bound<'_, PyAny>) -> Option<(PoolId, u64)> {
+        let Memory::ByHistory(pool) = self.memory(py, storage).ok()? else { return None };
+        let at = storage.call_method0(intern!(py, "data_ptr")).ok()?;
+        Some((pool, at.extract().ok()?))
     }
 
     /// Records the class of a tensor if its allocator has a history, which identifies tensors by their addresses.

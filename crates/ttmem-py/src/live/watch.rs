@@ -207,6 +207,13 @@ impl Watch {
         slf.get().label_all(tensors, class_of(class_)?, 0)
     }
 
+    /// Records what keeps storages alive: pairs of a storage and the references to it. Storages that are not tracked are
+    /// ignored.
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 converts a list to this")]
+    fn held_by(&self, py: Python<'_>, rows: Vec<(Bound<'_, PyAny>, String)>) {
+        self.storages_held_by(py, &rows);
+    }
+
     /// Passes the running call of each thread to allocators from now on, through the function `pass_on`.
     #[pyo3(signature = (pass_on))]
     fn pass_calls_to(&self, py: Python<'_>, pass_on: Option<Py<PyAny>>) {

@@ -92,6 +92,11 @@ impl Narrator {
                 live.requires_grad = Some(does);
                 self.file.write_rank(RankEvent::RequiresGrad(live.tensor, does))
             }
+            Record::HeldBy(place, holder) => {
+                let live = self.kept.at(place).ok_or_else(|| missing("allocation"))?;
+                live.holder = Some(holder);
+                self.file.write_rank(RankEvent::HeldBy(live.tensor, holder))
+            }
             Record::Entered { call, scope, lane, parent, op, began } => {
                 let (outer, first) = (self.kept.call(parent), self.file.steps());
                 let row = Call { scope, lane, parent: outer, op, began, first, outcome: None };

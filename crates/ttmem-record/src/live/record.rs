@@ -2,8 +2,8 @@
 
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
-    Class, Event, Fault, HistoryRow, LaneId, Nanoseconds, OpId, Outcome, PoolId, Reading, ScopeId, StrId,
-    TypeId,
+    Class, Event, Fault, HistoryRow, Holder, LaneId, Nanoseconds, OpId, Outcome, PoolId, Reading, ScopeId,
+    StrId, TypeId,
 };
 
 use super::{LateCall, Place};
@@ -24,6 +24,8 @@ pub(super) enum Record {
     Classified { place: Place, class: Class, name: Option<StrId> },
     /// Whether gradients are computed for an allocation.
     RequiresGrad(Place, bool),
+    /// What keeps the allocation in a slot alive.
+    HeldBy(Place, Holder),
     /// A call begins.
     Entered {
         call: CallRef,

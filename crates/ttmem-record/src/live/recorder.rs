@@ -10,8 +10,8 @@ use slab::Slab;
 use ttmem_model::rules::calls::RunningCalls;
 use ttmem_model::{
     AllocatorRules, Bytes, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction,
-    HistoryRow, Label, LaneId, Launch, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading,
-    Result, Scope, ScopeId, ScopeKind, StackId, StrId, TypeId, Warning,
+    HistoryRow, Holder, Label, LaneId, Launch, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId,
+    Reading, Result, Scope, ScopeId, ScopeKind, StackId, StrId, TypeId, Warning,
 };
 
 use super::names::{Names, TypeOf};
@@ -298,6 +298,18 @@ impl Recorder {
         if self.held.contains(place.0 as usize) {
             self.recording.put(Record::RequiresGrad(place, does));
         }
+    }
+
+    /// Sets what keeps an allocation alive.
+    pub fn held_by(&mut self, place: Place, holder: Holder) {
+        if self.held.contains(place.0 as usize) {
+            self.recording.put(Record::HeldBy(place, holder));
+        }
+    }
+
+    /// Sets what keeps the allocation at an address of an allocator's memory alive.
+    pub fn address_held_by(&mut self, pool: PoolId, address: u64, holder: Holder) {
+        self.write_of_rank(RankEvent::AddressHeldBy(pool, address, holder));
     }
 
     /// Takes a snapshot.

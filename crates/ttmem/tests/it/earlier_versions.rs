@@ -97,6 +97,7 @@ fn as_now(then: &mut Value, now: &Value, file: &Path) {
     for (then, now) in ranks.zip(now["ranks"].as_array().unwrap()) {
         if now["file"] == file.display().to_string() {
             then["file"] = now["file"].clone();
+            savings_as_now(&mut then["suggestions"], &now["suggestions"]);
             // Numbers of a history were said to be those of a message.
             if now["oom"]["evidence"] == "history" {
                 then["oom"]["evidence"] = "history".into();
@@ -107,6 +108,19 @@ fn as_now(then: &mut Value, now: &Value, file: &Path) {
             rows.retain(|row| row["op"] != "free");
             let reported = then["operations"]["reported"].as_u64().unwrap();
             then["operations"]["reported"] = (reported - frees).into();
+        }
+    }
+}
+
+/// The saving of an 8-bit optimizer did not consider the tables of the values that 8 bits stand for.
+fn savings_as_now(then: &mut Value, now: &Value) {
+    let is_state = |suggestion: &&Value| suggestion["rule"] == "optimizer_state";
+    let Some(now) = now.as_array().and_then(|now| now.iter().find(is_state)) else { return };
+    for then in then.as_array_mut().into_iter().flatten().filter(|then| is_state(&&**then)) {
+        for key in ["saves_bytes", "saves_per_bank"] {
+            let [before, after] = [&then[key], &now[key]].map(|bytes| bytes.as_u64().unwrap());
+            assert!(after <= before && before - after < before / 100, "{before} {after}");
+            then[key] = after.into();
         }
     }
 }

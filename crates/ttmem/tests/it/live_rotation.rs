@@ -10,8 +10,8 @@ use serde_json::Value;
 use ttmem::analyze::peak::peak;
 use ttmem::analyze::{Account, Span};
 use ttmem::model::{
-    Builder, Class, CurveKind, Frame, LaneId, Moment, Nanoseconds, OpTotals, PoolId, Profile, Rank, Reading,
-    ScopeKind, TensorId,
+    Builder, Class, CurveKind, Frame, Holder, LaneId, Moment, Nanoseconds, OpTotals, PoolId, Profile, Rank,
+    Reading, ScopeKind, TensorId,
 };
 use ttmem::query::{Request, memory_profile, summary};
 use ttmem::read;
@@ -108,6 +108,8 @@ impl Program {
                 let place = self.alive[which % self.alive.len()];
                 recorder.classify(place, CLASSES[class], Some(name));
                 recorder.requires_grad(place, class == 0);
+                let chain = recorder.text(&format!("list `kept{which}` → `[*]`"));
+                recorder.held_by(place, Holder { chain, time: recorder.now() });
             }
             Act::Snapshot(is_named) => recorder.snapshot(is_named.then_some("look")),
             Act::Read(bytes) => {
@@ -154,6 +156,7 @@ type Row = (
     Option<String>,
     Option<bool>,
     Option<String>,
+    Option<(String, Nanoseconds)>,
 );
 
 /// What is there at a moment, row by row; those that stand for others are left out.
@@ -178,6 +181,7 @@ fn alive(profile: &Profile, at: Moment) -> Vec<Row> {
             profile.made(rank, id).op.map(str::to_owned),
             rank.requires_grad.get(&id).copied(),
             scope.map(|scope| profile.text(scope.name).to_owned()),
+            rank.holders.get(&id).map(|holder| (profile.text(holder.chain).to_owned(), holder.time)),
         )
     };
     let is_one = |index: &usize| !rank.stands_for.contains_key(&TensorId::new(*index).unwrap());

@@ -24,6 +24,8 @@ use ttmem::model::HistoryAction;
 const MAX_DEVICES: usize = 128;
 /// The number of actions in a queue: further ones are lost.
 const MAX_QUEUED: usize = 1_000_000;
+/// The number of actions whose memory is kept.
+const MAX_SPARE: usize = 1 << 17;
 
 /// The first part of PyTorch's `TraceEntry`, which is the same in all versions.
 #[repr(C)]
@@ -56,12 +58,17 @@ type Action = Option<Entry<LiveOrigin>>;
 #[derive(Debug)]
 struct Queue {
     actions: Vec<Action>,
+    /// The memory of actions that were moved, for the next ones: touching new memory takes time.
+    spare: Vec<Action>,
     has_lost: bool,
 }
 
+impl Queue {
+    const EMPTY: Self = Self { actions: Vec::new(), spare: Vec::new(), has_lost: false };
+}
+
 static IS_ON: AtomicBool = AtomicBool::new(false);
-static QUEUES: [Mutex<Queue>; MAX_DEVICES] =
-    [const { Mutex::new(Queue { actions: Vec::new(), has_lost: false }) }; MAX_DEVICES];
+static QUEUES: [Mutex<Queue>; MAX_DEVICES] = [const { Mutex::new(Queue::EMPTY) }; MAX_DEVICES];
 static QUEUED: AtomicUsize = AtomicUsize::new(0);
 /// The number of allocations that were received.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -81,12 +88,16 @@ pub(super) fn begin(library: &CStr) -> Result<(), String> {
     static ATTACHED: OnceLock<Result<(), String>> = OnceLock::new();
     ATTACHED.get_or_init(|| attach::attach(library, invoked)).clone()?;
     for device in 0..MAX_DEVICES {
-        let mut queue = queue(device);
-        *queue = Queue { actions: Vec::new(), has_lost: false };
+        *queue(device) = Queue::EMPTY;
     }
     QUEUED.store(0, Ordering::Relaxed);
     IS_ON.store(true, Ordering::Release);
     Ok(())
+}
+
+/// Whether actions are received.
+pub(super) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
 }
 
 /// Ends it. The attached function remains, and does nothing.
@@ -109,22 +120,24 @@ pub(super) fn receive(device: usize, reported: &mut Reported) -> bool {
     if device >= MAX_DEVICES {
         return false;
     }
-    let (actions, has_lost) = {
+    let (mut actions, has_lost) = {
         let mut queue = queue(device);
         if queue.actions.is_empty() {
             return !queue.has_lost;
         }
         // The allocator waits for nothing here but this exchange.
-        let room = Vec::with_capacity(queue.actions.capacity().min(1 << 16));
-        (std::mem::replace(&mut queue.actions, room), queue.has_lost)
+        let spare = std::mem::take(&mut queue.spare);
+        (std::mem::replace(&mut queue.actions, spare), queue.has_lost)
     };
     QUEUED.fetch_sub(actions.len(), Ordering::Relaxed);
-    for action in actions {
+    for action in actions.drain(..) {
         match action {
             Some(entry) => reported.push(entry),
             None => reported.snapshot(),
         }
     }
+    actions.shrink_to(MAX_SPARE);
+    queue(device).spare = actions;
     !has_lost
 }
 
@@ -140,33 +153,40 @@ unsafe extern "C" fn invoked(_: *const attach::AnyData, entry: *const TraceEntry
     }
     // SAFETY: the allocator passes a reference to an entry, which begins with these fields.
     let entry = unsafe { &*entry };
-    let Some((device, action)) = action_of(entry) else { return };
-    if action.as_ref().is_some_and(|entry| entry.action == HistoryAction::Allocated) {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    }
+    let number = usize::try_from(entry.action).ok();
+    // Others are unrelated to memory.
+    let Some(&action) = number.and_then(|number| ACTIONS.get(number)) else { return };
+    let Some(device) = usize::try_from(entry.device).ok().filter(|device| *device < MAX_DEVICES) else {
+        return;
+    };
     let mut queue = queue(device);
+    // Nearly all frees are completed at once. They have one time, because the clock is a large part of what this costs.
+    if action == Some(HistoryAction::FreeCompleted)
+        && let Some(Some(last)) = queue.actions.last_mut()
+        && last.action == HistoryAction::FreeRequested
+        && last.address == entry.address
+    {
+        last.action = HistoryAction::Freed;
+        return;
+    }
     if queue.actions.len() >= MAX_QUEUED {
         queue.has_lost = true;
         return;
     }
-    queue.actions.push(action);
+    queue.actions.push(action.map(|action| received(action, entry)));
     QUEUED.fetch_add(1, Ordering::Relaxed);
+    if action == Some(HistoryAction::Allocated) {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
-/// The device and action of an entry; `None` if it is unrelated to memory.
-fn action_of(entry: &TraceEntry) -> Option<(usize, Action)> {
-    let device = usize::try_from(entry.device).ok()?;
-    let Some(action) = *ACTIONS.get(usize::try_from(entry.action).ok()?)? else {
-        return Some((device, None));
-    };
+fn received(action: HistoryAction, entry: &TraceEntry) -> Entry<LiveOrigin> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let within = CALL.get().map_or(Within::Unknown, Within::Call);
-    let entry = Entry {
+    Entry {
         action,
         address: entry.address,
         bytes: entry.size,
         time_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
-        origin: LiveOrigin { stack: None, within },
-    };
-    Some((device, Some(entry)))
+        origin: LiveOrigin { stack: None, within: CALL.get().map_or(Within::Unknown, Within::Call) },
+    }
 }

@@ -11,8 +11,8 @@ use ttmem_model::rules::allocator::Contents;
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
     AllocationTotals, CallId, CallTotals, Class, CurveKind, Error, Event, Expected, Fault, HistoryAction,
-    HistoryRow, Label, LaneId, Launch, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId, RankEvent,
-    Reading, Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
+    HistoryRow, Holder, Label, LaneId, Launch, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId,
+    RankEvent, Reading, Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
 };
 
 use super::past::{After, KeptSnapshot, Point, Series, Snapshots, Value};
@@ -29,7 +29,7 @@ const MAX_EXPECTED: usize = 256;
 const MAX_NOT_WATCHED: usize = 256;
 /// The maximum number of carried errors, the latest ones.
 const MAX_FAULTS: usize = 256;
-/// The maximum number of labels of addresses.
+/// The maximum number of labels of addresses, and of their holders.
 const MAX_LABELS: usize = 1 << 18;
 
 /// The contents of an allocator's memory, according to its history so far.
@@ -65,6 +65,7 @@ pub(in crate::live) struct Live {
     pub class: Class,
     pub name: Option<StrId>,
     pub requires_grad: Option<bool>,
+    pub holder: Option<Holder>,
     /// The call that allocated it.
     pub within: Option<CallRef>,
     /// The step that allocated it.
@@ -153,6 +154,8 @@ pub(in crate::live) struct Kept {
     /// The memory of allocators with a history, and the labels of addresses.
     pub allocators: BTreeMap<PoolId, AllocatorMemory>,
     pub labels: BTreeMap<(PoolId, u64), Label>,
+    /// What keeps the allocations at addresses alive.
+    pub address_holders: BTreeMap<(PoolId, u64), Holder>,
     pub launch: Option<Launch>,
     pub launch_arguments: Vec<StrId>,
     pub expected: Vec<Expected>,
@@ -184,6 +187,7 @@ impl Kept {
             op_totals: BTreeMap::new(),
             allocators: BTreeMap::new(),
             labels: BTreeMap::new(),
+            address_holders: BTreeMap::new(),
             launch: None,
             launch_arguments: Vec::new(),
             expected: Vec::new(),
@@ -209,6 +213,12 @@ impl Kept {
                 let key = (label.pool, label.address);
                 if self.labels.len() < MAX_LABELS || self.labels.contains_key(&key) {
                     self.labels.insert(key, *label);
+                }
+            }
+            Event::Of(_, RankEvent::AddressHeldBy(pool, address, holder)) => {
+                let key = (*pool, *address);
+                if self.address_holders.len() < MAX_LABELS || self.address_holders.contains_key(&key) {
+                    self.address_holders.insert(key, *holder);
                 }
             }
             Event::Of(_, RankEvent::AllocatorRules(pool, rules)) => {
@@ -257,6 +267,12 @@ impl Kept {
         {
             label.remove();
         }
+        if is_other
+            && let Entry::Occupied(holder) = self.address_holders.entry((row.pool, row.address))
+            && holder.get().time < row.time
+        {
+            holder.remove();
+        }
     }
 
     /// Keeps an error of the program.
@@ -300,8 +316,9 @@ impl Kept {
         if self.live.len() <= place {
             self.live.resize(place + 1, None);
         }
-        let (name, requires_grad, count) = (None, None, kept.count);
-        let live = Live { tensor, pool, bytes, ty, class, name, requires_grad, within, born, level, count };
+        let (name, requires_grad, holder, count) = (None, None, None, kept.count);
+        let live =
+            Live { tensor, pool, bytes, ty, class, name, requires_grad, holder, within, born, level, count };
         self.live[place] = Some(live);
         Some(())
     }

@@ -209,6 +209,9 @@ impl Opening {
         if let Some(does) = live.requires_grad {
             file.write_rank(RankEvent::RequiresGrad(tensor, does))?;
         }
+        if let Some(holder) = live.holder {
+            file.write_rank(RankEvent::HeldBy(tensor, holder))?;
+        }
         if let Some(sum) = self.sums.get_mut(pool.index()) {
             sum.bytes = sum.bytes.saturating_add(bytes);
             sum.count += 1;
@@ -347,7 +350,9 @@ fn write_histories(file: &mut EventFile, kept: &Kept) -> Result<()> {
             file.write_rank(RankEvent::History(row))?;
         }
     }
-    kept.labels.values().try_for_each(|label| file.write_rank(RankEvent::Label(*label)))
+    kept.labels.values().try_for_each(|label| file.write_rank(RankEvent::Label(*label)))?;
+    let mut holders = kept.address_holders.iter();
+    holders.try_for_each(|(&(pool, at), &holder)| file.write_rank(RankEvent::AddressHeldBy(pool, at, holder)))
 }
 
 /// Writes the totals of calls and allocations without rows in this file, and everything else without a step.

@@ -213,7 +213,14 @@ fn launch(ids: u32) -> impl Strategy<Value = RankEvent> {
             ..Launch::default()
         })),
         string(ids).prop_map(RankEvent::LaunchArgument),
+        (id(ids, TensorId::new), holder(ids)).prop_map(|(tensor, holder)| RankEvent::HeldBy(tensor, holder)),
+        (id(ids, PoolId::new), number(), holder(ids))
+            .prop_map(|(pool, address, holder)| RankEvent::AddressHeldBy(pool, address, holder)),
     ]
+}
+
+fn holder(ids: u32) -> impl Strategy<Value = Holder> {
+    (string(ids), number()).prop_map(|(chain, time)| Holder { chain, time })
 }
 
 fn on_cores(ids: u32) -> impl Strategy<Value = RankEvent> {

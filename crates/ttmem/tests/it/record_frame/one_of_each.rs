@@ -92,10 +92,12 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::FailureContext(..) => 75,
             RankEvent::Launch(_) => 76,
             RankEvent::LaunchArgument(_) => 77,
+            RankEvent::HeldBy(..) => 78,
+            RankEvent::AddressHeldBy(..) => 79,
         },
     }
 }
-pub const VARIANTS: usize = 78;
+pub const VARIANTS: usize = 80;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -460,5 +462,8 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
     let (label, host) = (Some(s(0)), Some(s(1)));
     let launch = Launch { label, pid, rank, local_rank, world_size, host, python, torch, runtime, driver };
     said.extend([RankEvent::Launch(launch), RankEvent::LaunchArgument(s(6))]);
+    let holder = Holder { chain: s(3), time: 9_000 };
+    said.push(RankEvent::HeldBy(TensorId::new(0).unwrap(), holder));
+    said.push(RankEvent::AddressHeldBy(PoolId::new(0).unwrap(), 512, holder));
     said
 }
