@@ -10,18 +10,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mcp
 import pytest
+from mcp.client.stdio import stdio_client
 
-from conftest import CORPUS, MODULE, TTMEM
-
-mcp = pytest.importorskip("mcp", reason="the official MCP client is not installed")
-
-from mcp.client.stdio import stdio_client  # noqa: E402
+from conftest import CORPUS, MODULE, ROOT, TTMEM
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
 OOM = CORPUS / "tt_log" / "oom-fragmentation.log"
+LEAK = ROOT / "web" / "test" / "browser" / "recordings" / "leak.ttmem"
 VAE = CORPUS / "tt_log" / "vae-decoder.log"
 
 COMMAND = TTMEM if Path(TTMEM[0]).exists() else MODULE
@@ -149,6 +148,23 @@ def test_a_moment_is_that_of_the_summary() -> None:
         assert moment["allocated_per_bank"] == expected["allocated_per_bank"]
 
     run(test)
+
+
+def test_what_keeps_tensors_alive_is_part_of_growth_and_failures() -> None:
+    expected = printed("summary", LEAK, "--json")["ranks"][0]
+    assert expected["holders"]["rows"]
+
+    async def test(client: Client) -> None:
+        profile = (await client.answer("open", path=str(LEAK)))["profile"]
+        growth = await client.answer("growth", profile=profile)
+        assert growth["growth"]["survivors"] == expected["growth"]["survivors"]
+        assert growth["growth"]["survivors"][0]["held_by"]
+        failure = await client.answer("explain_failure", profile=profile)
+        assert failure["failed"]
+        for answer in (growth, failure):
+            assert answer["holders"] == expected["holders"]
+
+    run(test, LEAK.parent)
 
 
 def test_differences_are_those_of_diff() -> None:

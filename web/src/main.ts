@@ -14,6 +14,8 @@ import { distributionSection } from "./sections/distribution";
 import { flameSection } from "./sections/flame";
 import { fragmentationSection } from "./sections/fragmentation";
 import { ganttSection, hasGantt } from "./sections/gantt";
+import { growthSection, hasGrowth } from "./sections/growth";
+import { hasHolders, holdersSection } from "./sections/holders";
 import { irSection } from "./sections/ir";
 import { l1Section } from "./sections/l1";
 import { liveSection } from "./sections/live";
@@ -68,6 +70,8 @@ function sectionsOfSteps(store: Store, ranks: RankSummary[], hasStacks: boolean)
   return [
     memorySection(store),
     ...only(ranks.some(hasL1), l1Section),
+    ...only(ranks.some(hasGrowth), growthSection),
+    ...only(ranks.some(hasHolders), holdersSection),
     liveSection(store),
     ...only(hasStacks, flameSection),
     tensorsSection(store),

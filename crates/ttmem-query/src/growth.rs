@@ -5,9 +5,10 @@ use ttmem_model::words::by_count;
 use ttmem_model::{Class, CurveKind, Error, PoolId, Profile, Rank, Result, Step, StepNumber};
 
 use super::about::Extent;
+use super::holders::{MainHolder, main_holder};
 use super::phases;
 use super::statement::Statement;
-use super::words::{brief_line, size};
+use super::words::{brief_line, brief_sentence, one_line, size};
 use crate::analyze::growth::{self as analysis, Grown, Iterations, Kind, Origin, Unit};
 use crate::analyze::main_pool::main_pool;
 use crate::analyze::scopes::Alike;
@@ -17,6 +18,8 @@ use crate::analyze::{Account, Span, peak};
 const MAX_SURVIVORS: usize = 10;
 /// Maximum number of characters of a name or location from the input in a sentence.
 const MAX_CHARS: usize = 60;
+/// Maximum number of characters of references in a sentence.
+const MAX_CHAIN: usize = 300;
 
 /// Whether memory grows from iteration to iteration, and what stays.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,6 +58,11 @@ pub struct GrowthSummary {
     pub survivor_count: usize,
     /// The finding in sentences.
     pub statement: Statement,
+    /// The title of a section about growth: `Growth of cuda:0: 1.00 GiB with every training step`. Null if memory does not
+    /// grow, or if the input has phases only, which are reported by session.
+    pub title: Option<String>,
+    /// How growth was measured, when memory is full, and what warm-up allocated: a sentence each.
+    pub notes: Vec<String>,
     /// Limits of the numbers above.
     pub caveats: Vec<String>,
 }
@@ -97,6 +105,8 @@ pub enum GrowthUnit {
 pub struct Survivor {
     /// How it grows.
     pub kind: SurvivorKind,
+    /// What allocates it: an operation, an argument, or nothing known.
+    pub allocated_by: String,
     /// The operation that allocates it.
     pub op: Option<String>,
     /// The location of that operation.
@@ -121,6 +131,10 @@ pub struct Survivor {
     pub freed_later: bool,
     /// The last step that allocated one of them.
     pub step: Option<Step>,
+    /// What keeps at least half of the added bytes alive, as references from a variable of the program; null if unknown.
+    pub held_by: Option<String>,
+    /// The tensors that it keeps alive, if they are not all: `9 of 12 tensors`.
+    pub held_part: Option<String>,
 }
 
 /// How memory grows.
@@ -227,6 +241,8 @@ pub(super) fn of_phases(profile: &Profile, rank: &Rank) -> Option<GrowthSummary>
         survivors: Vec::new(),
         survivor_count: 0,
         statement: Statement::new(headline).detail(full),
+        title: None,
+        notes: Vec::new(),
         caveats: vec!["The input has phases only, so the tensors that stay are unknown.".to_owned()],
     })
 }
@@ -252,6 +268,8 @@ fn steady_phases(phase: String, measured: usize, bytes: u64) -> Option<GrowthSum
         survivors: Vec::new(),
         survivor_count: 0,
         statement: Statement::new(headline),
+        title: None,
+        notes: Vec::new(),
         caveats: Vec::new(),
     })
 }
@@ -328,10 +346,15 @@ impl Describe<'_> {
             survivors,
             survivor_count: growth.origins.len(),
             statement: Statement::default(),
+            title: None,
+            notes: Vec::new(),
             caveats: Vec::new(),
         };
+        let extent = Extent::of(self.profile.text(pool.name), pool.banks);
         summary.caveats = self.caveats(&summary);
-        summary.statement = summary.statement(Extent::of(self.profile.text(pool.name), pool.banks));
+        summary.statement = summary.statement(extent);
+        summary.title = summary.title(extent);
+        summary.notes = summary.notes(extent);
         summary
     }
 
@@ -363,10 +386,18 @@ impl Describe<'_> {
             Origin::Argument(name) => (None, None, text(Some(name))),
             Origin::Unknown => (None, None, None),
         };
+        let held = main_holder(self.profile, rank, &grown.tensors);
+        let (held_by, held_part) = held.map(|MainHolder { chain, part }| (chain, part)).unzip();
         let newest = grown.tensors.last().copied();
         let step = |tensor: ttmem_model::TensorId| rank.tensors.step.get(tensor.index()).copied().flatten();
         Survivor {
             kind: SurvivorKind::of(grown.kind),
+            allocated_by: match (&op, &name) {
+                (Some(op), _) => op.clone(),
+                (None, Some(name)) => format!("argument {name}"),
+                (None, None) if grown.kind == Kind::Unexplained => "unexplained".to_owned(),
+                (None, None) => "unknown operation".to_owned(),
+            },
             op,
             loc,
             module: newest.and_then(|tensor| rank.made_in(tensor)).and_then(|scope| alike.name(scope)),
@@ -379,6 +410,8 @@ impl Describe<'_> {
             since_iteration: grown.since + 1,
             freed_later: grown.freed_later,
             step: newest.and_then(step).map(StepNumber::get),
+            held_by,
+            held_part: held_part.flatten(),
         }
     }
 
@@ -401,7 +434,7 @@ impl Describe<'_> {
         }
         if summary.capacity_per_bank.is_none() {
             let pool = summary.pool.as_deref().unwrap_or("memory");
-            caveats.push(format!("The capacity of {pool} is unknown, and so is when it is full."));
+            caveats.push(format!("The capacity of {pool} is unknown, so ttmem can't tell when it is full."));
         }
         caveats
     }
@@ -462,6 +495,49 @@ impl GrowthSummary {
         Statement::new(headline).detail(detail.join(" ")).advice(advice)
     }
 
+    fn title(&self, extent: Extent) -> Option<String> {
+        let pool = self.pool.as_deref().filter(|_| self.grows())?;
+        let rate = format!("{}{}", size(self.per_iteration_per_bank?), extent.suffix());
+        let of = self.of.as_deref().map(|of| brief_line(of, MAX_CHARS));
+        let unit = match (self.unit, of) {
+            (GrowthUnit::Run, Some(of)) => format!("run of {of}"),
+            (GrowthUnit::Call, Some(of)) => format!("call to {of}"),
+            (GrowthUnit::Step, _) => "training step".to_owned(),
+            (unit, _) => unit.name().to_owned(),
+        };
+        Some(format!("Growth of {pool}: {rate} with every {unit}"))
+    }
+
+    fn notes(&self, extent: Extent) -> Vec<String> {
+        let units = self.unit.plural();
+        let measured = self.grows().then(|| {
+            let since = self
+                .since_iteration
+                .filter(|since| *since > 1)
+                .map(|since| format!("; the first that leaves memory behind is number {since}"));
+            let (measured, all) = (self.measured_iterations, self.iterations);
+            format!("Measured over {measured} of {all} {units}{}.", since.unwrap_or_default())
+        });
+        let full = self.iterations_left.map(|left| match left {
+            0 => format!("At this rate, no further {} fits into memory.", self.unit.name()),
+            left => full_after(left, self.unit),
+        });
+        let warm_up = self.warm_up_iterations.zip(self.warm_up_per_bank).filter(|(_, bytes)| *bytes > 0);
+        let warm_up = warm_up.map(|(count, bytes)| {
+            let first = match count {
+                0 | 1 => format!("the first {} allocates", self.unit.name()),
+                count => format!("the first {count} {units} allocate"),
+            };
+            format!(
+                "Warm-up, which is not growth: {first} {}{} and keep{} it.",
+                size(bytes),
+                extent.suffix(),
+                if count > 1 { "" } else { "s" }
+            )
+        });
+        [measured, full, warm_up].into_iter().flatten().collect()
+    }
+
     /// `Each call to GPT`.
     fn subject(&self) -> String {
         let of = self.of.as_deref().map(|of| brief_line(of, MAX_CHARS));
@@ -476,23 +552,41 @@ impl GrowthSummary {
 }
 
 impl Survivor {
-    /// What grows, and what to do about it.
-    fn explain(&self, size: &str) -> (String, Option<String>) {
-        let count = self.tensors.unwrap_or(0);
+    /// A sentence on what keeps its tensors alive; `None` if unknown.
+    pub fn held(&self) -> Option<String> {
+        let chain = brief_sentence(&one_line(self.held_by.as_deref()?), MAX_CHAIN);
+        let tensors = self.held_part.as_deref().unwrap_or("Tensors");
+        Some(format!("{tensors} from {} are kept alive by {chain}.", self.origin()))
+    }
+
+    /// `, kept alive by list `history` in `train()`, train.py:31 → `[*]``.
+    fn and_held(&self) -> String {
+        let chain = self.held_by.as_deref().map(|chain| brief_sentence(&one_line(chain), MAX_CHAIN));
+        match (chain, &self.held_part) {
+            (Some(chain), Some(part)) => format!("; {part} are kept alive by {chain}"),
+            (Some(chain), None) => format!(", kept alive by {chain}"),
+            (None, _) => String::new(),
+        }
+    }
+
+    /// `aten::addmm at leak.py:17`.
+    fn origin(&self) -> String {
         let place = self.loc.as_deref().map(|loc| format!(" at {}", brief_line(loc, MAX_CHARS)));
         let maker = match (&self.op, &self.name) {
             (Some(op), _) => brief_line(op, MAX_CHARS),
             (None, Some(name)) => format!("argument {}", brief_line(name, MAX_CHARS)),
             (None, None) => "an unknown operation".into(),
         };
-        let tensors = format!(
-            "{count} {} from {maker}{}",
-            by_count(count, "tensor", "tensors"),
-            place.unwrap_or_default()
-        );
+        maker + &place.unwrap_or_default()
+    }
+
+    /// What grows, and what to do about it.
+    fn explain(&self, size: &str) -> (String, Option<String>) {
+        let count = self.tensors.unwrap_or(0);
+        let tensors = format!("{count} {} from {}", by_count(count, "tensor", "tensors"), self.origin());
         match self.kind {
             SurvivorKind::Kept => (
-                format!("The largest part is {tensors}: {size}."),
+                format!("The largest part is {tensors}: {size}{}.", self.and_held()),
                 Some(
                     "If this is a leak, retain less: keep `loss.item()` instead of the loss with its graph, and \
                      avoid lists that only grow."

@@ -46,10 +46,11 @@ class FragmentationView {
         { label: "free", color: "free", look: "solid", width: 1.5 },
         { label: "largest free block", color: "largest-free", look: "thin", width: 1 },
       ],
-      between: { upper: 0, lower: 1, color: "bad", share: 0.35 },
+      between: [{ upper: 0, lower: 1, color: "bad", share: 0.35 }],
       keys: [{ label: "free in smaller blocks", color: "bad", look: "block" }],
       fitTo: 2,
       describe: (spot) => spot && this.describe(spot.moment),
+      flag: (moment) => positionTitle(store.state.rank, moment),
     });
   }
 

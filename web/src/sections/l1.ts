@@ -78,7 +78,7 @@ class L1View {
       fitTo: 2,
       isSigned: true,
       describe: (spot) => spot && this.describe(spot.moment),
-      flag: (rank, moment) => `while step ${count(shownStep(rank, moment) ?? 0)} runs`,
+      flag: (moment) => `while step ${count(shownStep(store.state.rank, moment) ?? 0)} runs`,
       over: (paint) => this.paintOverlaps(paint),
     });
     this.cores = new CoreGrid((core) => this.choose(core));

@@ -73,11 +73,12 @@ class MemoryView {
     this.chart = new LineChart(store, {
       height: 340,
       lines: LINES,
-      between: UNALLOCATED,
+      between: [UNALLOCATED],
       keys: this.keys,
       marginTop: RUN_STRIP,
       fitTo: 1,
       describe: (spot) => spot && this.describe(spot.moment),
+      flag: (moment) => positionTitle(store.state.rank, moment),
       under: (paint) => {
         paintPhases(paint, store.state.rank);
         paintRuns(paint, store.state.rank);

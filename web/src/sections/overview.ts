@@ -28,6 +28,7 @@ import { operationText, stepLink } from "../moment";
 import { type Heading, plainTable } from "../plain-table";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
+import { holderTable } from "./holders";
 
 export function overviewSection(store: Store): Section {
   return section(store, "overview", "Overview", ["rank", "run"], (body) => {
@@ -85,6 +86,7 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
     oom?.ledger && ledgerFacts(oom.ledger),
     oom && oom.ways_out.length > 0 ? waysOut(oom.ways_out) : verdict?.advice && h("p", {}, verdict.advice),
     oom?.no_way_out && h("p", {}, oom.no_way_out),
+    oom && rank.summary.holders && holderFacts(rank),
     step !== null &&
       h(
         "p",
@@ -96,6 +98,11 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
       ),
     exception !== null && h("p", { "data-fact": "exception" }, exception),
   );
+}
+
+/** What kept the largest tensors alive when memory ran out. */
+function holderFacts(rank: Rank): HTMLElement {
+  return h("div", { "data-fact": "holders", class: "scroll-x" }, holderTable(rank, MAX_HOLDERS));
 }
 
 /** The two sides of a clash between a program's buffers and tensors. */
@@ -165,6 +172,8 @@ function l1Link(store: Store, step: number): HTMLElement {
   return h("button", { class: "link", type: "button", onclick: go }, "map of L1");
 }
 
+/** The number of holders in the verdict; a section has more. */
+const MAX_HOLDERS = 3;
 /** The number of suggestions that are not folded, so that the charts stay near the top. */
 const SHOWN = 3;
 /** Parts of the program that share a row, by kind. */

@@ -2,7 +2,7 @@
 
 import "./charts.css";
 import { LineChart } from "../charts/line-chart";
-import { factGrid, momentHead } from "../charts/moment-facts";
+import { factGrid, momentHead, positionTitle } from "../charts/moment-facts";
 import { paddingCurves, type Waste, wasteAt } from "../charts/padding-curves";
 import type { Rank } from "../data/report";
 import { fill, h } from "../dom";
@@ -44,10 +44,11 @@ class PaddingView {
         { label: "on the device, padded", color: "largest-free", look: "solid", width: 1.5 },
         { label: "data size", color: "free", look: "area", width: 1.5, fill: 0.18 },
       ],
-      between: { upper: 0, lower: 1, color: "largest-free", share: 0.3 },
+      between: [{ upper: 0, lower: 1, color: "largest-free", share: 0.3 }],
       keys: [],
       fitTo: 2,
       describe: (spot) => spot && this.describe(spot.moment),
+      flag: (moment) => positionTitle(store.state.rank, moment),
     });
   }
 

@@ -6,7 +6,7 @@ import { bandPath, paintStack } from "../charts/band-painter";
 import { type Band, type Hit, hitAt, type Stack, sampleColumns, stackTensors } from "../charts/bands";
 import type { Key } from "../charts/legend";
 import { LineChart, type Paint, type Window } from "../charts/line-chart";
-import { type Fact, factGrid, momentTitle } from "../charts/moment-facts";
+import { type Fact, factGrid, momentTitle, positionTitle } from "../charts/moment-facts";
 import type { Spot } from "../charts/time-overlay";
 import { NEVER, type Pool, type Rank } from "../data/report";
 import { className, isTenstorrent } from "../data/summary";
@@ -62,6 +62,7 @@ class TensorsView {
       keys: this.keys,
       fitTo: 1,
       describe: (spot) => this.describe(spot),
+      flag: (moment) => positionTitle(store.state.rank, moment),
       under: (paint) => {
         this.paint = paint;
         this.setHighlight(null);

@@ -26,7 +26,7 @@ fn folder() -> TempDir {
 }
 
 /// Every command that writes a file, with its input and `OUT` for the output.
-const WRITERS: [&[&str]; 10] = [
+const WRITERS: [&[&str]; 11] = [
     &["gantt", "calls.json", "OUT"],
     &["chart", "in.log", "-o", "OUT"],
     &["summary", "in.log", "-o", "OUT"],
@@ -37,6 +37,7 @@ const WRITERS: [&[&str]; 10] = [
     &["phases", "train.log", "--visualize-peak", "-o", "OUT"],
     &["last-run", "in.log", "-o", "OUT"],
     &["--llm", "--logfile", "in.log", "-o", "OUT"],
+    &["diff", "in.log", "in.log", "--page", "OUT"],
 ];
 
 /// Runs a writer; returns its exit code and standard error.
@@ -55,7 +56,15 @@ fn write(folder: &Path, writer: &[&str], output: &str, force: bool) -> (i32, Str
 /// A name for the output that the command accepts.
 fn named(writer: &[&str], stem: &str) -> String {
     let is_picture = ["chart", "phases"].contains(&writer[0]) || writer.contains(&"--flamegraph");
-    format!("{stem}{}", if is_picture { ".svg" } else { "" })
+    let is_page = writer.contains(&"--page");
+    let ending = if is_page {
+        ".html"
+    } else if is_picture {
+        ".svg"
+    } else {
+        ""
+    };
+    format!("{stem}{ending}")
 }
 
 /// One file of every format, including compressed ones.

@@ -44,6 +44,35 @@ fn the_screen_of_a_run() {
     insta::assert_snapshot!("vae-decoder", screen(&["summary", "vae-decoder.log"]));
 }
 
+/// Memory that grows has a section on the screen and in Markdown, with the sentences of `--json`.
+#[test]
+fn growth_is_a_section() {
+    let file = |name: &str| path(&format!("../guides/{name}"));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let grows = file("grows.ttmem");
+    let growth = json(&["summary", "--json", &grows])["ranks"][0]["growth"].clone();
+    assert_eq!(growth["title"], "Growth of cuda:0: 1.00 GiB with every training step");
+    assert_eq!(growth["notes"].as_array().unwrap().len(), 3, "{growth}");
+    for shown in [stdout(&["summary", &grows]), stdout(&["summary", "--markdown", &grows])] {
+        let shown = words(&shown);
+        let sentences = growth["notes"].as_array().unwrap().iter().chain([&growth["title"]]);
+        for sentence in sentences.map(|sentence| sentence.as_str().unwrap()) {
+            assert!(shown.contains(sentence), "{sentence}: {shown}");
+        }
+        assert!(shown.contains("/srv/train/train.py:43"), "{shown}");
+    }
+    let flat = file("flat.ttmem");
+    let screen = words(&stdout(&["summary", &flat]));
+    assert!(screen.contains("cuda:0 does not grow over 30 steps."), "{screen}");
+    assert!(!screen.contains("Growth of"), "{screen}");
+    assert!(!stdout(&["summary", "--markdown", &flat]).contains("## Growth"));
+    // A moment, or a selection of allocations, is about something else.
+    for options in [["--at", "100"], ["--where", "size > 1MiB"]] {
+        let screen = stdout(&[&["summary", &grows][..], &options[..]].concat());
+        assert!(!screen.contains("Growth of"), "{screen}");
+    }
+}
+
 #[test]
 fn the_screen_of_an_error() {
     insta::assert_snapshot!("oom-fragmentation", screen(&["summary", "oom-fragmentation.log", "--top", "4"]));

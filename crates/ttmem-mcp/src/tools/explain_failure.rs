@@ -51,6 +51,7 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     if let Some(ended) = &rank.ended_by {
         response.line(text::caveats(std::slice::from_ref(ended)).concat().replacen("Caveat: ", "", 1));
     }
+    response.set("holders", serde_json::to_value(&rank.holders)?);
     response.set("cut", cuts);
     let step = rank.oom.as_ref().and_then(|oom| oom.step).or(rank.peak.as_ref().and_then(|peak| peak.step));
     let pool = rank.oom.as_ref().and_then(|oom| oom.pool.as_deref());

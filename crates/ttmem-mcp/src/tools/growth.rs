@@ -34,6 +34,7 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     let parts: Vec<&Ran> = rank.ran.iter().filter(retains).collect();
     if let Some(growth) = &rank.growth {
         response.line(format!("- {}", crate::text::plain(&growth.statement.headline)));
+        response.lines.extend(growth.notes.iter().map(|note| format!("- {note}")));
         response.lines.extend(growth.caveats.iter().map(|caveat| format!("- {caveat}")));
     }
     response.lines.extend(growing.iter().map(|found| line(found)));
@@ -58,6 +59,7 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     let session = |session: &&ttmem::query::SessionSummary| json!({"name": session.name, "line": session.line, "growth": session.growth, "final_bytes": session.final_bytes});
     let (suggestions, cuts) = value(growing)?;
     response.set("growth", serde_json::to_value(&rank.growth)?);
+    response.set("holders", serde_json::to_value(&rank.holders)?);
     response.set("suggestions", suggestions);
     response.set("sessions", sessions.iter().map(session).collect::<Vec<Value>>());
     response

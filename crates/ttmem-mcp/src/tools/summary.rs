@@ -216,6 +216,7 @@ sections!(
     checkpoints,
     ran,
     growth,
+    holders,
     suggestions,
     combinations,
 );

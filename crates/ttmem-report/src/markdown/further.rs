@@ -42,6 +42,8 @@ pub(super) fn sections(
         ended_by(rank),
         l1::section(rank),
         suggestions(rank),
+        super::growth::section(rank, rows),
+        super::growth::holders(rank, rows),
         at_moment(rank, rows),
         live_at_peak(rank, rows),
         between_free_blocks(rank, rows),

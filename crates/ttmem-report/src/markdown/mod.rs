@@ -10,6 +10,7 @@ mod allocations;
 pub(super) mod cell;
 mod document;
 mod further;
+mod growth;
 mod l1;
 mod ledger;
 mod promised;

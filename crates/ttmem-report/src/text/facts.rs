@@ -97,6 +97,7 @@ impl Page<'_> {
             let (number, bytes) = (count(weights.count as u64), size(weights.bytes));
             out.line(format!("  Declared weights: {number} ({bytes} without padding){twice}"));
         }
+        self.no_growth(out);
         self.fragments(out);
         let outside: Vec<String> = rank
             .outside

@@ -2,6 +2,7 @@
 
 pub(crate) mod allocations;
 mod facts;
+mod growth;
 mod ledger;
 mod moments;
 mod overview;
@@ -139,9 +140,16 @@ impl Page<'_> {
         }
         self.oom(out);
         self.ended_by(out);
+        if self.rank.oom.is_some() {
+            self.holders(out);
+        }
         self.training(out);
         self.suggestions(out);
         self.pools(out);
+        self.growth(out);
+        if self.rank.oom.is_none() {
+            self.holders(out);
+        }
         match (&self.rank.at, &self.rank.peak) {
             (Some(at), _) => self.at(at, out),
             (None, Some(peak)) => self.peak(peak, out),
