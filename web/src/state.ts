@@ -2,8 +2,14 @@
 
 import { momentBefore, positionOf, type Rank } from "./data/report";
 
-export interface State {
-  rank: Rank;
+/** What charts over time know about a rank: the number of its positions, and its runs. */
+export interface Timed {
+  readonly end: number;
+  readonly runs: { readonly parent: Int32Array; readonly first: Uint32Array; readonly end: Uint32Array };
+}
+
+export interface State<Shown extends Timed = Rank> {
+  rank: Shown;
   /** The pool shown in the charts and the live set. */
   pool: number;
   /** The pinned moment. */
@@ -17,20 +23,29 @@ export interface State {
 }
 
 type Key = keyof State;
-type Listener = (state: State) => void;
+type Listener<Shown extends Timed> = (state: State<Shown>) => void;
+
+/** The part of a store that charts over time use. */
+export interface TimeStore {
+  readonly state: Readonly<State<Timed>>;
+  set(patch: Partial<Pick<State, "from" | "to" | "moment">>): void;
+  pin(step: number): void;
+  pinMoment(moment: number): void;
+  showAll(): void;
+}
 
 /** Holds the state and notifies the listeners of changed keys, once per frame. */
-export class Store {
-  private readonly listeners: { keys: readonly Key[]; listener: Listener }[] = [];
+export class Store<Shown extends Timed = Rank> implements TimeStore {
+  private readonly listeners: { keys: readonly Key[]; listener: Listener<Shown> }[] = [];
   private changed = new Set<Key>();
 
-  constructor(private current: State) {}
+  constructor(private current: State<Shown>) {}
 
-  get state(): Readonly<State> {
+  get state(): Readonly<State<Shown>> {
     return this.current;
   }
 
-  set(patch: Partial<State>): void {
+  set(patch: Partial<State<Shown>>): void {
     const keys = (Object.keys(patch) as Key[]).filter((key) => patch[key] !== this.current[key]);
     if (keys.length === 0) return;
     if (this.changed.size === 0) requestAnimationFrame(() => this.flush());
@@ -38,7 +53,7 @@ export class Store {
     for (const key of keys) this.changed.add(key);
   }
 
-  on(keys: readonly Key[], listener: Listener): void {
+  on(keys: readonly Key[], listener: Listener<Shown>): void {
     this.listeners.push({ keys, listener });
   }
 
@@ -81,20 +96,20 @@ export class Store {
 }
 
 /** The range of a run, or of all runs: its first step, and one past its last. */
-export function spanOf(rank: Rank, run: number | null): { from: number; to: number } {
+export function spanOf(rank: Timed, run: number | null): { from: number; to: number } {
   const row = run === null ? -1 : topLevelRuns(rank)[run - 1];
   if (row === undefined || row < 0) return { from: 0, to: rank.end };
   return { from: rank.runs.first[row], to: Math.max(rank.runs.first[row], rank.runs.end[row]) };
 }
 
 /** Like `spanOf`, but never empty, since a chart can't show an empty range. */
-export function windowOf(rank: Rank, run: number | null): { from: number; to: number } {
+export function windowOf(rank: Timed, run: number | null): { from: number; to: number } {
   const { from, to } = spanOf(rank, run);
   return { from, to: Math.max(to, from + 1) };
 }
 
 /** The rows of the top-level runs, in order: run n is the n-th, counted from 1. */
-export function topLevelRuns(rank: Rank): Uint32Array {
+export function topLevelRuns(rank: Timed): Uint32Array {
   let rows = topLevel.get(rank);
   if (!rows) {
     rows = Uint32Array.from(rank.runs.parent.keys()).filter((row) => rank.runs.parent[row] < 0);
@@ -103,4 +118,4 @@ export function topLevelRuns(rank: Rank): Uint32Array {
   return rows;
 }
 
-const topLevel = new WeakMap<Rank, Uint32Array>();
+const topLevel = new WeakMap<Timed, Uint32Array>();

@@ -534,15 +534,16 @@ const RESIDUE: [Who; 3] = [Who::Before, Who::Outside, Who::OneOf(0, 0)];
 
 /// Numbers ids in the order of their first use.
 #[derive(Debug)]
-struct Numbering<Id> {
+pub(super) struct Numbering<Id> {
     index: fn(Id) -> usize,
     /// The number of each id plus 1; 0 if it has none.
     numbers: Vec<u32>,
-    list: Vec<Id>,
+    /// The ids, by number.
+    pub list: Vec<Id>,
 }
 
 impl<Id: Copy> Numbering<Id> {
-    fn new(most: usize, index: fn(Id) -> usize) -> Self {
+    pub fn new(most: usize, index: fn(Id) -> usize) -> Self {
         Self { index, numbers: vec![0; most], list: Vec::new() }
     }
 
@@ -550,7 +551,8 @@ impl<Id: Copy> Numbering<Id> {
         self.numbers.get((self.index)(id))?.checked_sub(1)
     }
 
-    fn number(&mut self, id: Id) -> u32 {
+    /// The number of an id. Assigns one if it has none.
+    pub fn number(&mut self, id: Id) -> u32 {
         if let Some(number) = self.find(id) {
             return number;
         }

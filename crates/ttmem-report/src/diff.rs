@@ -15,6 +15,8 @@ use super::units::{change, count, size};
 const WIDEST: usize = 120;
 /// The number of changes of a rank on a terminal and in Markdown, unless another one is given.
 pub const MAX_CHANGES: usize = 10;
+/// The number of sentences about tensors that changed ones overlap.
+const MAX_OVERLAPS: usize = 3;
 /// Characters of a name or a description in Markdown.
 const MAX_TEXT: usize = 80;
 
@@ -94,6 +96,18 @@ fn changes(rank: &RankDiff, top: usize, out: &mut Text) {
     if more > 0 {
         out.line(format!("  … and {} more (--top {} lists them)", count(more as u64), all));
     }
+    let mut overlaps = overlaps(rank, top).peekable();
+    if overlaps.peek().is_some() {
+        out.blank();
+    }
+    overlaps.for_each(|sentence| out.sentence(sentence, Style::Plain));
+}
+
+/// The sentences about what the listed tensors overlap in one input only.
+fn overlaps(rank: &RankDiff, top: usize) -> impl Iterator<Item = &str> {
+    let rows = rank.changes.iter().take(top);
+    let overlaps = rows.flat_map(|row| [&row.now_overlaps, &row.no_longer_overlaps]).flatten();
+    overlaps.map(|overlap| &*overlap.sentence).take(MAX_OVERLAPS)
 }
 
 fn classes(rank: &RankDiff, out: &mut Text) {
@@ -218,6 +232,7 @@ fn markdown_changes(rank: &RankDiff, top: usize, out: &mut dyn Write) -> io::Res
             writeln!(out, "\n… and {} more.", count(more as u64))?;
         }
         writeln!(out)?;
+        overlaps(rank, top).try_for_each(|sentence| writeln!(out, "{}\n", cell(sentence, 4 * MAX_TEXT)))?;
     }
     match operations(rank) {
         Some(text) => writeln!(out, "{}.\n", brief(&text, MAX_TEXT)),

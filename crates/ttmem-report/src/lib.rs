@@ -30,7 +30,7 @@ pub use flame::{flame_folded, flame_svg};
 pub use line::{headline, live};
 pub use markdown::{MarkdownSize, main_rank, markdown, title_of};
 pub use marker::{MARKER, has_marker};
-pub use page::{gantt_page, page};
+pub use page::{diff_page, gantt_page, page};
 pub use phases::{phases, phases_json};
 pub use store::{list, list_json};
 pub use styled::{Line, Span, Style, Text};

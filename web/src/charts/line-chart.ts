@@ -4,11 +4,11 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import "./chart.css";
-import type { Curve, Rank } from "../data/report";
+import type { Curve } from "../data/report";
 import { fill, h, oncePerFrame } from "../dom";
 import { count } from "../format";
 import { onRedraw } from "../redraw";
-import type { State, Store } from "../state";
+import type { State, Timed, TimeStore } from "../state";
 import { type Colors, colorsNow, translucent } from "./colors";
 import { AXIS_HEIGHT, GUTTER, LETTER, MARGIN_RIGHT, MARGIN_TOP } from "./layout";
 import { type Key, keyItem, keySwitch } from "./legend";
@@ -30,8 +30,8 @@ export interface Line extends Key {
 export interface Form {
   height: number;
   lines: Line[];
-  /** Fills the area between two lines. */
-  between?: { upper: number; lower: number; color: string; share: number };
+  /** Fills the areas between two lines, where the upper one is above the lower one. */
+  between?: { upper: number; lower: number; color: string; share: number }[];
   /** Legend entries for anything other than lines. */
   keys?: Key[];
   marginTop?: number;
@@ -40,13 +40,27 @@ export interface Form {
   /** Whether values may be negative; otherwise the y axis begins at 0. */
   isSigned?: boolean;
   describe(spot: Spot | null): Node | null;
-  /** The text of the pin's flag; the position by default. */
-  flag?(rank: Rank, moment: number): string;
+  /** The text of the pin's flag. */
+  flag(moment: number): string;
+  /** The label of the x axis, if it does not count steps. */
+  axis?: Axis;
   /** Paints below the lines. */
   under?(paint: Paint): void;
   /** Paints above the lines. */
   over?(paint: Paint): void;
 }
+
+/** The labels of an x axis. */
+export interface Axis {
+  label: string;
+  /** The number of lines of a text; 1 by default. */
+  lines?: number;
+  /** The space for the text of a position, in CSS pixels. */
+  space: number;
+  text(position: number): string;
+}
+
+const STEPS: Axis = { label: "step", space: 80, text: count };
 
 /** The current content of a chart. */
 export interface Content {
@@ -91,6 +105,8 @@ export interface Paint {
 }
 
 const NO_CURVE_HEIGHT = 1024;
+/** The height of a line of an axis label, as uPlot draws it. */
+const LINE_HEIGHT = 1.5 * LETTER;
 
 export class LineChart {
   readonly element: HTMLElement;
@@ -110,7 +126,7 @@ export class LineChart {
   private readonly drawAgain = oncePerFrame(() => this.replot());
 
   constructor(
-    private readonly store: Store,
+    private readonly store: TimeStore,
     private readonly form: Form,
   ) {
     this.shown = form.lines.map(() => true);
@@ -159,7 +175,7 @@ export class LineChart {
   }
 
   /** Updates the content; redraws only if it looks different. */
-  draw(state: State, content: Content): void {
+  draw(state: State<Timed>, content: Content): void {
     this.content = content;
     this.host.setAttribute("aria-label", content.label);
     this.plot?.ctx.canvas.setAttribute("aria-label", content.label);
@@ -254,7 +270,7 @@ export class LineChart {
       this.host,
       () => store.state,
       this.form.describe,
-      this.form.flag,
+      (moment) => this.form.flag(moment),
     );
     this.overlay = overlay;
     const pointedAt = (left: number) => {
@@ -278,7 +294,7 @@ export class LineChart {
     const ticks = { stroke: color("line"), width: 1, size: 5 };
     const y = (plot: uPlot) =>
       byteTicks(this.yRange[0], this.yRange[1], plot.bbox.height / uPlot.pxRatio / 44);
-    const between = form.between;
+    const axis = form.axis ?? STEPS;
     return {
       width,
       height: form.height,
@@ -294,13 +310,13 @@ export class LineChart {
           stroke: color("ink-2"),
           font,
           labelFont: font,
-          label: "step",
+          label: axis.label,
           labelSize: 16,
           labelGap: 0,
-          size: AXIS_HEIGHT - 16,
-          space: 80,
+          size: AXIS_HEIGHT - 16 + ((axis.lines ?? 1) - 1) * LINE_HEIGHT,
+          space: axis.space,
           incrs: STEP_INCREMENTS,
-          values: (_, splits) => splits.map(count),
+          values: (_, splits) => splits.map((position) => axis.text(position)),
           grid,
           ticks,
         },
@@ -319,14 +335,10 @@ export class LineChart {
         },
       ],
       series: [{}, ...form.lines.map((line) => this.seriesOf(line))],
-      ...(between && {
-        bands: [
-          {
-            series: [between.upper + 1, between.lower + 1] as [number, number],
-            fill: () => translucent(this.colors.get(between.color), between.share),
-          },
-        ],
-      }),
+      bands: (form.between ?? []).map(({ upper, lower, color, share }) => ({
+        series: [upper + 1, lower + 1] as [number, number],
+        fill: () => translucent(this.colors.get(color), share),
+      })),
       hooks: {
         drawAxes: [(plot) => form.under?.(this.paintOf(plot))],
         draw: [(plot) => form.over?.(this.paintOf(plot))],

@@ -5,7 +5,7 @@ import "./overview.css";
 import type { Curve } from "../data/report";
 import { h, oncePerFrame } from "../dom";
 import { onRedraw } from "../redraw";
-import { type State, type Store, windowOf } from "../state";
+import { type State, type Timed, type TimeStore, windowOf } from "../state";
 import { colorsNow, translucent } from "./colors";
 import { GUTTER, MARGIN_RIGHT } from "./layout";
 import { highest, resample } from "./resample";
@@ -24,7 +24,7 @@ export class Overview {
   private theme: State["theme"] | undefined;
   private readonly drawAgain = oncePerFrame(() => this.paint());
 
-  constructor(private readonly store: Store) {
+  constructor(private readonly store: TimeStore) {
     this.element = h(
       "div",
       { class: "chart-strip", title: "Whole run; drag to select the range shown in the charts" },
@@ -38,7 +38,7 @@ export class Overview {
     onRedraw(() => this.paint());
   }
 
-  draw(state: State, curve: Curve): void {
+  draw(state: State<Timed>, curve: Curve): void {
     if (this.curve !== curve || this.theme !== state.theme) this.drawAgain();
     this.curve = curve;
     this.theme = state.theme;

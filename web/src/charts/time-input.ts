@@ -1,6 +1,6 @@
 // Mouse, wheel and keyboard input of all charts over time: it changes the visible range and the pin.
 
-import type { Store } from "../state";
+import type { TimeStore } from "../state";
 import { isPageScroll } from "./page-scroll";
 import { xOf } from "./resample";
 import { showWindow, zoom } from "./window";
@@ -25,19 +25,19 @@ const CLICK_TOLERANCE = 4;
 const KEY_ZOOM = 0.7;
 
 /** Connects the plot of a chart with the store. */
-export function listenToPointer(area: HTMLElement, store: Store, view: PointerView): void {
+export function listenToPointer(area: HTMLElement, store: TimeStore, view: PointerView): void {
   area.classList.add("time-area");
   listenToDrags(area, store, view);
   area.addEventListener("dblclick", () => store.showAll());
   area.addEventListener("wheel", (event) => onWheel(event, area, store), { passive: false });
 }
 
-function positionAt(area: HTMLElement, store: Store, left: number): number {
+function positionAt(area: HTMLElement, store: TimeStore, left: number): number {
   const { from, to } = store.state;
   return from + (left / Math.max(1, area.clientWidth)) * (to - from);
 }
 
-function listenToDrags(area: HTMLElement, store: Store, view: PointerView): void {
+function listenToDrags(area: HTMLElement, store: TimeStore, view: PointerView): void {
   let drag: { left: number; from: number; to: number; pans: boolean; moved: boolean } | null = null;
   let suppressMenu = false;
   const place = (event: PointerEvent): [number, number] => {
@@ -91,7 +91,7 @@ function listenToDrags(area: HTMLElement, store: Store, view: PointerView): void
   });
 }
 
-function onWheel(event: WheelEvent, area: HTMLElement, store: Store): void {
+function onWheel(event: WheelEvent, area: HTMLElement, store: TimeStore): void {
   if (isPageScroll(event)) return;
   const { from, to } = store.state;
   const unit = event.deltaMode === WheelEvent.DOM_DELTA_PIXEL ? 1 : 30;
@@ -109,7 +109,7 @@ function onWheel(event: WheelEvent, area: HTMLElement, store: Store): void {
 }
 
 /** Connects a focused chart's keyboard input with the store. */
-export function listenToKeys(element: HTMLElement, store: Store): void {
+export function listenToKeys(element: HTMLElement, store: TimeStore): void {
   element.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target !== element) return;
     if (pressed(event.key, event.shiftKey, store)) event.preventDefault();
@@ -117,7 +117,7 @@ export function listenToKeys(element: HTMLElement, store: Store): void {
 }
 
 /** Handles a key; returns `false` for keys without a function. */
-function pressed(key: string, shift: boolean, store: Store): boolean {
+function pressed(key: string, shift: boolean, store: TimeStore): boolean {
   const { moment, from, to, rank } = store.state;
   const pinned = xOf(moment);
   const around = pinned >= from && pinned <= to ? pinned : (from + to) / 2;

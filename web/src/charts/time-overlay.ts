@@ -1,10 +1,8 @@
 // The overlay of a plot: the cursor line, the pinned moment, the selection and the tooltip. They are elements, so that
 // moving the mouse redraws no canvas.
 
-import type { Rank } from "../data/report";
 import { fill, h, oncePerFrame } from "../dom";
-import type { State } from "../state";
-import { positionTitle } from "./moment-facts";
+import type { State, Timed } from "../state";
 import { xOf } from "./resample";
 
 /** The cursor position: the moment, and CSS pixels within the plot. */
@@ -33,10 +31,10 @@ export class TimeOverlay {
     private readonly area: HTMLElement,
     /** The chart, which the tooltip stays within. */
     private readonly chart: HTMLElement,
-    private readonly state: () => State,
+    private readonly state: () => State<Timed>,
     private readonly describe: (spot: Spot | null) => Node | null,
     /** The text of the pin's flag. */
-    private readonly title: (rank: Rank, moment: number) => string = positionTitle,
+    private readonly title: (moment: number) => string,
   ) {
     area.append(this.selection, this.cursor, this.pin);
     chart.append(this.tooltip);
@@ -61,14 +59,14 @@ export class TimeOverlay {
 
   /** Positions the pin in the visible range. */
   showPin(): void {
-    const { moment, from, to, rank } = this.state();
+    const { moment, from, to } = this.state();
     const x = xOf(moment);
     this.pin.hidden = x < from || x > to;
     if (this.pin.hidden) return;
     const left = this.leftOf(moment);
     this.pin.style.transform = `translateX(${left}px)`;
     this.pin.classList.toggle("time-pin-left", left > this.area.clientWidth - FLAG_WIDTH);
-    this.flag.textContent = this.title(rank, moment);
+    this.flag.textContent = this.title(moment);
   }
 
   private leftOf(moment: number): number {

@@ -1,5 +1,6 @@
 //! `ttmem diff`: outputs, limits, exit codes and inputs that cannot be compared.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
@@ -124,4 +125,51 @@ fn inputs_that_cannot_be_compared_are_refused() {
 fn a_recording_is_compared_with_a_snapshot() {
     let answer = json("guides/batch32.ttmem", "torch_snapshot/train_gpt2_30m.pickle.gz");
     assert!(answer["ranks"][0]["pools"]["cuda:0"]["change_per_bank"].as_i64().unwrap() < 0);
+}
+
+/// The page is written next to any other output, and replaced by a later one.
+#[test]
+fn a_page_is_written_and_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("diff.html");
+    let page = page.to_str().unwrap();
+    for _ in 0..2 {
+        let (screen, errors) = said(&[CAPACITY[0], CAPACITY[1], "--page", page], 0);
+        assert!(screen.contains("The peak of DRAM shrank by 487.5 MiB per bank"), "{screen}");
+        assert_eq!(errors, format!("wrote {page}\n"));
+        let html = fs::read_to_string(page).unwrap();
+        assert!(html.contains("<title>oom-capacity.log → capacity-bf16.log · ttmem</title>"), "the title");
+        assert!(html.contains("default-src 'none'"), "loads nothing");
+        for block in ["head", "texts-before", "texts-after", "diff-0"] {
+            assert!(html.contains(&format!("id=\"ttmem-{block}\"")), "{block}");
+        }
+    }
+    let (json, _) = said(&[CAPACITY[0], CAPACITY[1], "--json", "--quiet", "--page", page], 0);
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), self::json(CAPACITY[0], CAPACITY[1]));
+    said(&[CAPACITY[1], CAPACITY[0], "--quiet", "--page", page, "--fail-over", "5%"], 1);
+}
+
+/// No other file is replaced by a page, and an input never is.
+#[test]
+fn a_page_does_not_replace_other_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("notes.html");
+    fs::write(&own, "<!doctype html>my notes</html>\n").unwrap();
+    let input = folder.path().join("before.html");
+    fs::copy(corpus().join(CAPACITY[0]), &input).unwrap();
+    let (own, input) = (own.to_str().unwrap(), input.to_str().unwrap());
+    let (out, errors) = said(&[CAPACITY[0], CAPACITY[1], "--page", own], 2);
+    assert!(out.is_empty() && errors.contains("--force"), "{errors}");
+    assert_eq!(fs::read_to_string(own).unwrap(), "<!doctype html>my notes</html>\n");
+    let content = fs::read(input).unwrap();
+    for args in [[input, CAPACITY[1]], [CAPACITY[0], input], [CAPACITY[0], CAPACITY[1]]] {
+        let (_, errors) = said(&[args[0], args[1], "--page", input, "--force"], 2);
+        assert!(errors.contains("before.html"), "{errors}");
+        assert_eq!(fs::read(input).unwrap(), content);
+    }
+    said(&[CAPACITY[0], CAPACITY[1], "--quiet", "--page", own, "--force"], 0);
+    assert!(fs::read_to_string(own).unwrap().contains("ttmem-diff-0"));
+    for wrong in [["--page", "diff.txt"], ["--page", "-"], ["--force", "--json"], ["--open", "--json"]] {
+        said(&[CAPACITY[0], CAPACITY[1], wrong[0], wrong[1]], 2);
+    }
 }

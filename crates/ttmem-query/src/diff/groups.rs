@@ -10,10 +10,11 @@ use ttmem_model::{
     Class, OpId, PoolId, Rank, ScopeId, Step, StepNumber, StrId, TensorId, TypeId, difference,
 };
 
-use super::sentences::{detail, title};
+use super::overlaps::overlaps;
+use super::sentences::{called_alike, detail, title};
 use super::side::Shown;
 use super::{ChangeRow, MovedFrom};
-use crate::analyze::diff::{Both, Change, ChangeKind, Compared, Side};
+use crate::analyze::diff::{Both, Change, ChangeKind, Compared, Overlap, Side};
 
 /// At least this many operations in one place are an insertion; fewer are single operations.
 const MIN_BLOCK: usize = 3;
@@ -49,6 +50,11 @@ impl<'a> Changes<'a> {
     /// The first rows.
     pub fn rows(&self, max: usize) -> Vec<ChangeRow> {
         self.groups.iter().take(max).map(|(key, group)| self.facts.row(key, group)).collect()
+    }
+
+    /// The tensors of each row.
+    pub fn tensors(&self) -> impl Iterator<Item = &[Both<Option<TensorId>>]> {
+        self.groups.iter().map(|(_, group)| group.tensors.as_slice())
     }
 
     /// The first row with an effect on a pool in one direction.
@@ -344,12 +350,19 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// What the tensors overlap in one input only.
+    pub fn overlaps(&self, group: &Group) -> Both<Option<Overlap>> {
+        self.compared.overlaps.of_changed(&self.sides, &self.compared.pools, &group.tensors)
+    }
+
     fn row(&self, key: &Key<'_>, group: &Group) -> ChangeRow {
         let sides = self.shown(group.first()).map(|side| side.map(|side| side.tensor()));
+        let title = title(self, key, group);
+        let overlaps = overlaps(self, group, called_alike(self, key, group).as_deref());
         let mut row = ChangeRow {
             kind: group.kind,
             tensors: group.tensors.len(),
-            title: title(self, key, group),
+            title,
             detail: String::new(),
             pool: self.pool(group.first()).to_owned(),
             moved_from: self.moved_from(group),
@@ -357,6 +370,8 @@ impl<'a> Facts<'a> {
             effect_per_bank: group.effect(),
             before_per_bank: group.size.before,
             after_per_bank: group.size.after,
+            now_overlaps: overlaps.after,
+            no_longer_overlaps: overlaps.before,
             before: sides.before,
             after: sides.after,
         };

@@ -2,12 +2,16 @@
 //!
 //! All sizes are in bytes per bank; a GPU has one bank.
 
+mod aligned;
 mod groups;
 mod limit;
+mod overlaps;
 mod sentences;
 mod side;
 
+pub use aligned::{AlignedDiff, AlignedOutline, AlignedPool, AlignedRank};
 pub use limit::{GrowthLimit, OverLimit};
+pub use overlaps::{OverlapRow, OverlappedTensor, OverlappedTensors};
 
 use serde::Serialize;
 use ttmem_model::{Class, Error, PoolId, Position, Profile, Rank, Result, Step, difference};
@@ -30,6 +34,7 @@ pub struct DiffRequest {
 
 /// The response of `ttmem diff`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Diff {
     /// The version of this format.
     pub schema: u32,
@@ -47,6 +52,7 @@ pub struct Diff {
 
 /// An input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct DiffSource {
     /// The file.
     pub file: String,
@@ -56,6 +62,7 @@ pub struct DiffSource {
 
 /// The differences of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct RankDiff {
     /// The label of the rank.
     pub rank: Option<String>,
@@ -73,6 +80,7 @@ pub struct RankDiff {
 
 /// A pool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolDiff {
     /// The peak of the first input; `None` if it is unknown, or the input does not have the pool.
     pub before_per_bank: Option<u64>,
@@ -98,6 +106,7 @@ pub struct PoolDiff {
 
 /// A class of tensors at the peaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ClassDiff {
     /// The class.
     pub class: Class,
@@ -109,6 +118,7 @@ pub struct ClassDiff {
 
 /// The operations of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct OperationsDiff {
     /// The number of operations in the first input.
     pub before: usize,
@@ -124,6 +134,7 @@ pub struct OperationsDiff {
 
 /// A change of one tensor or of several similar ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ChangeRow {
     /// The kind of change.
     pub kind: ChangeKind,
@@ -146,6 +157,12 @@ pub struct ChangeRow {
     pub before_per_bank: u64,
     /// The size of the tensors in the second input.
     pub after_per_bank: u64,
+    /// Tensors at the compared peak that these overlap in the second input only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now_overlaps: Option<OverlapRow>,
+    /// Tensors at the compared peak that these overlap in the first input only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_longer_overlaps: Option<OverlapRow>,
     /// The first of the tensors in the first input.
     pub before: Option<TensorSide>,
     /// The first of the tensors in the second input.
@@ -154,6 +171,7 @@ pub struct ChangeRow {
 
 /// The pool that tensors have left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct MovedFrom {
     /// The pool.
     pub pool: String,
@@ -163,6 +181,7 @@ pub struct MovedFrom {
 
 /// A tensor of an input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct TensorSide {
     /// Its name.
     pub name: Option<String>,
@@ -188,6 +207,26 @@ pub struct TensorSide {
 
 /// Compares two profiles.
 pub fn diff(before: &Profile, after: &Profile, request: &DiffRequest) -> Result<Diff> {
+    Ok(diff_with(before, after, request, |_, _, _, _| ())?.0)
+}
+
+/// Compares two profiles, and puts the timelines of each rank on one axis.
+pub fn aligned_diff<'a>(
+    before: &'a Profile,
+    after: &'a Profile,
+    request: &DiffRequest,
+) -> Result<AlignedDiff<'a>> {
+    let (answer, ranks) = diff_with(before, after, request, AlignedRank::new)?;
+    Ok(AlignedDiff { answer, ranks })
+}
+
+/// Compares two profiles, and computes more from each comparison of two ranks. The results are in the order of the ranks.
+fn diff_with<'a, More>(
+    before: &'a Profile,
+    after: &'a Profile,
+    request: &DiffRequest,
+    more: impl Fn(&Both<Side<'a>>, &Compared, &Changes<'_>, &RankDiff) -> More,
+) -> Result<(Diff, Vec<More>)> {
     same_vendor(before, after)?;
     let wanted = |label: Option<&str>| {
         request.rank.as_deref().is_none_or(|rank| label == Some(rank) || (label.is_none() && rank == "0"))
@@ -199,7 +238,13 @@ pub fn diff(before: &Profile, after: &Profile, request: &DiffRequest) -> Result<
         let label = label(before, rank);
         let same = others.iter().position(|other| is_single || self::label(after, other) == label);
         match same.map(|index| others.remove(index)) {
-            Some(other) if wanted(label) => ranks.push(of_rank(before, rank, after, other, request.top)),
+            Some(other) if wanted(label) => {
+                let sides = Both {
+                    before: Side { profile: before, rank },
+                    after: Side { profile: after, rank: other },
+                };
+                ranks.push(of_rank(&sides, request.top, &more));
+            }
             Some(_) => {}
             None => only_before.push(label.unwrap_or("0").to_owned()),
         }
@@ -208,9 +253,11 @@ pub fn diff(before: &Profile, after: &Profile, request: &DiffRequest) -> Result<
         return Err(Error::NotFound("no rank is in both inputs; `ttmem summary` lists their ranks".into()));
     }
     let growth = |rank: &RankDiff| rank.pools.iter().filter_map(|(_, pool)| pool.change_per_bank).max();
-    ranks.sort_by_key(|rank| std::cmp::Reverse(growth(rank)));
+    ranks.sort_by_key(|(rank, _)| std::cmp::Reverse(growth(rank)));
     let only_after = others.iter().map(|rank| label(after, rank).unwrap_or("0").to_owned()).collect();
-    Ok(Diff { schema: 1, before: source(before), after: source(after), ranks, only_before, only_after })
+    let (ranks, more) = ranks.into_iter().unzip();
+    let (before, after) = (source(before), source(after));
+    Ok((Diff { schema: 1, before, after, ranks, only_before, only_after }, more))
 }
 
 fn content(profile: &Profile) -> impl Iterator<Item = &Rank> {
@@ -244,31 +291,28 @@ fn same_vendor(before: &Profile, after: &Profile) -> Result<()> {
     }
 }
 
-fn of_rank(
-    before: &Profile,
-    before_rank: &Rank,
-    after: &Profile,
-    after_rank: &Rank,
+fn of_rank<'a, More>(
+    sides: &Both<Side<'a>>,
     top: Option<usize>,
-) -> RankDiff {
-    let sides = Both {
-        before: Side { profile: before, rank: before_rank },
-        after: Side { profile: after, rank: after_rank },
-    };
-    let compared = compare(&sides);
-    let all = Changes::of(&sides, &compared);
+    more: impl Fn(&Both<Side<'a>>, &Compared, &Changes<'_>, &RankDiff) -> More,
+) -> (RankDiff, More) {
+    let compared = compare(sides);
+    let all = Changes::of(sides, &compared);
     let pools: Vec<(String, PoolDiff)> = compared
         .pools
         .iter()
-        .map(|peaks| (peaks.name.clone(), pool(&sides, peaks, &all)))
+        .map(|peaks| (peaks.name.clone(), pool(sides, peaks, &all)))
         .filter(|(_, pool)| pool.before_per_bank.is_some() || pool.after_per_bank.is_some())
         .collect();
-    let operations = operations(&sides, &compared);
+    let operations = operations(sides, &compared);
     let verdict = sentences::verdict(&pools, &all, operations);
-    let rank = label(before, before_rank).or_else(|| label(after, after_rank)).map(str::to_owned);
+    let label_of = |side: Side<'a>| label(side.profile, side.rank);
+    let rank = label_of(sides.before).or_else(|| label_of(sides.after)).map(str::to_owned);
     let changes = all.rows(top.unwrap_or(usize::MAX));
     let further_changes = all.len() - changes.len();
-    RankDiff { rank, verdict, pools: Named(pools), operations, changes, further_changes }
+    let diff = RankDiff { rank, verdict, pools: Named(pools), operations, changes, further_changes };
+    let more = more(sides, &compared, &all, &diff);
+    (diff, more)
 }
 
 fn operations(sides: &Both<Side<'_>>, compared: &Compared) -> OperationsDiff {

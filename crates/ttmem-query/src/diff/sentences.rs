@@ -15,12 +15,28 @@ const NAMES: usize = 1000;
 /// Which tensors a group has.
 pub(super) fn title(facts: &Facts<'_>, key: &Key<'_>, group: &Group) -> String {
     let count = group.tensors.len();
+    called_alike(facts, key, group).map_or_else(|| tensors(count), |name| with_count(count, &name))
+}
+
+/// The common name of a group's tensors.
+pub(super) fn called_alike(facts: &Facts<'_>, key: &Key<'_>, group: &Group) -> Option<String> {
     match key {
-        Key::Part(_, _, part) => with_count(count, part),
-        Key::Block(..) | Key::Scaled(..) => tensors(count),
-        Key::Alike(..) => {
-            common_name(facts, group).map_or_else(|| tensors(count), |name| with_count(count, &name))
-        }
+        Key::Part(_, _, part) => Some((*part).to_owned()),
+        Key::Block(..) | Key::Scaled(..) => None,
+        Key::Alike(..) => common_name(facts, group),
+    }
+}
+
+/// Tensors in a sentence: `12 × cache.*`, `29 tensors in head`. `number` is that of several.
+pub(super) fn in_sentence(name: Option<&str>, count: usize, number: &str) -> String {
+    let part = name.and_then(|name| name.strip_prefix("(in ")?.strip_suffix(')'));
+    match (name, part) {
+        (_, Some(part)) if count == 1 => format!("1 tensor in {part}"),
+        (_, Some(part)) => format!("{number} tensors in {part}"),
+        (Some(name), None) if count == 1 => name.to_owned(),
+        (Some(name), None) => format!("{number} × {name}"),
+        (None, None) if count == 1 => "1 tensor".to_owned(),
+        (None, None) => format!("{number} tensors"),
     }
 }
 
@@ -39,6 +55,12 @@ enum Called {
     Module,
     Location,
     Operation,
+}
+
+impl Called {
+    fn text(self, name: String) -> String {
+        if self == Self::Module { format!("(in {name})") } else { name }
+    }
 }
 
 /// The best name of a tensor: its own, the module or location that allocates it, or the operation.
@@ -66,7 +88,12 @@ fn common_name(facts: &Facts<'_>, group: &Group) -> Option<String> {
     let texts: Vec<&str> = names.iter().map(|(_, name)| name.trim_matches('"')).collect();
     let is_same_kind = names.iter().all(|(other, _)| *other == kind);
     let name = pattern(&texts).filter(|_| is_same_kind).unwrap_or_else(|| first.trim_matches('"').to_owned());
-    Some(if kind == Called::Module { format!("(in {name})") } else { name })
+    Some(kind.text(name))
+}
+
+/// What a single tensor is called.
+pub(super) fn name(side: &Shown<'_>) -> Option<String> {
+    called(side).map(|(kind, name)| kind.text(name.trim_matches('"').to_owned()))
 }
 
 /// What is different.
@@ -150,16 +177,20 @@ fn arrow(before: Option<String>, after: Option<String>) -> String {
     format!("{} → {}", text(before), text(after))
 }
 
+/// The pool whose peak has changed most.
+pub(super) fn most_changed(pools: &[(String, PoolDiff)]) -> Option<&(String, PoolDiff)> {
+    let is_other = |pool: &PoolDiff| pool.change_per_bank.is_some_and(|change| change != 0);
+    let others = pools.iter().filter(|(_, pool)| !pool.sampled && is_other(pool));
+    others.max_by_key(|(_, pool)| pool.change_per_bank.map(i64::unsigned_abs))
+}
+
 /// One sentence about the most important difference.
 pub(super) fn verdict(
     pools: &[(String, PoolDiff)],
     changes: &Changes<'_>,
     operations: OperationsDiff,
 ) -> String {
-    let is_other = |pool: &PoolDiff| pool.change_per_bank.is_some_and(|change| change != 0);
-    let others = pools.iter().filter(|(_, pool)| !pool.sampled && is_other(pool));
-    let Some((name, pool)) = others.max_by_key(|(_, pool)| pool.change_per_bank.map(i64::unsigned_abs))
-    else {
+    let Some((name, pool)) = most_changed(pools) else {
         return unchanged(changes, operations);
     };
     let (change, before) = (pool.change_per_bank.unwrap_or(0), pool.before_per_bank.unwrap_or(0));

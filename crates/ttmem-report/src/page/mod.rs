@@ -12,9 +12,12 @@
 //! | `ttmem-ir` | the lines of all graphs |
 //! | `ttmem-ir-0` … | the mapping of those lines to a rank's operations |
 //!
+//! The pages of `ttmem gantt` and `ttmem diff` have other blocks; see `gantt.rs` and `diff.rs`.
+//!
 //! The page unpacks a block on first use: graph texts, for example, only when their section is opened.
 
 mod block;
+mod diff;
 mod gantt;
 mod graphs;
 mod lines;
@@ -24,6 +27,7 @@ use std::io::{self, Write};
 use rayon::prelude::*;
 use serde::Serialize;
 
+pub use self::diff::diff_page;
 pub use self::gantt::gantt_page;
 
 use self::block::Block;
@@ -159,6 +163,8 @@ pub(super) fn declare(declarations: &mut ttmem_query::typescript::Declarations) 
     declarations.add::<AboutRank>();
     declarations.add::<AboutGantt<'static>>();
     declarations.add::<gantt::Head<'static>>();
+    declarations.add::<diff::DiffHead<'static>>();
+    declarations.add::<ttmem_query::AlignedOutline>();
 }
 
 /// HTML-escaped text.

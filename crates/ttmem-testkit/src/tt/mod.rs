@@ -45,7 +45,7 @@ pub use chip::Chip;
 pub use dialect::LayoutEra;
 pub use oom::ErrorEra;
 pub use options::{Change, Level, MemoryLevel, Modules, Options};
-pub use scenarios::Scenario;
+pub use scenarios::{Layers, Scenario};
 pub use truth::{Alias, Gap, LiveTensor, OutOfMemory, PoolTruth, RegisteredArgument, Truth, View};
 
 /// Writes the log of a scenario and returns its truth.

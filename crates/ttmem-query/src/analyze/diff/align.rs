@@ -96,7 +96,8 @@ fn scope_of(side: Side<'_>, step: Step) -> Option<ScopeId> {
     side.rank.calls.scope.get(call.index()).copied()
 }
 
-fn hashes(side: Side<'_>, op: OpId, scope: Option<ScopeId>) -> [u64; 2] {
+/// The hashes of the texts of an operation, with and without digits.
+pub(super) fn hashes(side: Side<'_>, op: OpId, scope: Option<ScopeId>) -> [u64; 2] {
     let scope = scope.and_then(|scope| side.rank.scopes.name.get(scope.index()));
     let parts = [side.profile.ops.name(op), side.profile.ops.loc(op), scope.copied()];
     let parts = parts.map(|part| part.map_or("", |id| side.profile.text(id)));

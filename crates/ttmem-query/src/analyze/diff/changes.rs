@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use ttmem_model::{Bytes, Moment, PoolId, Rank, Step, TensorId, TensorType, difference};
 
 use super::align::Alignment;
+use super::overlaps::Overlaps;
 use super::tensors::{Matched, Pair};
 use super::{Both, Side};
 use crate::analyze::Account;
@@ -20,6 +21,8 @@ pub struct Compared {
     pub pools: Vec<PoolPeaks>,
     /// The tensors that differ.
     pub changes: Vec<Change>,
+    /// The tensors that these overlap in one rank only.
+    pub overlaps: Overlaps,
 }
 
 /// A pool of both ranks, with their peaks.
@@ -128,7 +131,8 @@ pub fn compare(sides: &Both<Side<'_>>) -> Compared {
     let mut changes: Vec<Change> = matched.pairs.iter().filter_map(|pair| lives.change(pair)).collect();
     changes.extend(matched.unmatched.before.iter().map(|tensor| lives.vanished(*tensor)));
     changes.extend(matched.unmatched.after.iter().map(|tensor| lives.appeared(*tensor)));
-    Compared { alignment, pools, changes }
+    let overlaps = Overlaps::of(sides, &pools, &matched.pairs, &changes);
+    Compared { alignment, pools, changes, overlaps }
 }
 
 /// The pools of both ranks, by name, in the order of the first rank.

@@ -1,17 +1,22 @@
 //! Compares two ranks by meaning: which steps and tensors correspond, and how the corresponding ones differ.
 //!
 //! `align` finds corresponding steps by their operation, location and module, `tensors` the tensors they allocate, and
-//! `changes` classifies the differences and computes their effect on the peak of each pool.
+//! `changes` classifies the differences and computes their effect on the peak of each pool. `overlaps` finds which tensors
+//! at the peak changed ones were never live together with, and `axis` puts the steps of both ranks on one axis.
 //!
 //! The result of comparing A with B is the mirror image of comparing B with A: the sides are put into a canonical order
 //! first.
 
 mod align;
+mod axis;
 mod changes;
+mod overlaps;
 mod tensors;
 
 pub use align::Alignment;
+pub use axis::{Axis, Stretch, StretchKind};
 pub use changes::{Change, ChangeKind, Compared, Higher, Peaks, PoolPeaks, compare};
+pub use overlaps::{Others, Overlap, Overlaps};
 
 use ttmem_model::{Profile, Rank};
 

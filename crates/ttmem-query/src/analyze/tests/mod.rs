@@ -2,6 +2,7 @@
 
 mod allocator;
 mod any_events;
+mod axis;
 mod caches;
 mod contents;
 mod diff;

@@ -4,6 +4,7 @@
 //! A scenario does not free the outputs of its last program: the log ends there.
 
 mod distinct;
+mod layers;
 mod llm;
 mod random_graphs;
 mod shapes;
@@ -14,6 +15,8 @@ mod vae;
 use super::options::Options;
 use super::runtime::{Runtime, Stop};
 use crate::random::Random;
+
+pub use layers::Layers;
 
 /// The contents of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub enum Scenario {
         /// At least this many operations.
         ops: u64,
     },
+    /// A stack of equal layers, in variants that differ in one known way.
+    Layers(Layers),
     /// Programs whose operations all have distinct texts. For benchmarks.
     Distinct {
         /// At least this many operations.
@@ -66,6 +71,7 @@ impl Scenario {
             Self::Random => "random",
             Self::Passes { .. } => "passes",
             Self::Repeated { .. } => "repeated",
+            Self::Layers(_) => "layers",
             Self::Distinct { .. } => "distinct",
         }
     }
@@ -81,6 +87,7 @@ impl Scenario {
             Self::Random,
             Self::Passes { passes: 3 },
             Self::Repeated { ops },
+            Self::Layers(Layers::default()),
             Self::Distinct { ops },
         ]
         .into_iter()
@@ -103,6 +110,7 @@ impl Scenario {
             Self::Random => random_graphs::play(runtime, random, chip),
             Self::Passes { passes } => random_graphs::play_passes(runtime, random, chip, passes),
             Self::Repeated { ops } => llm::play_repeated(runtime, random, ops),
+            Self::Layers(layers) => layers::play(runtime, layers),
             Self::Distinct { ops } => distinct::play(runtime, random, chip, ops),
         }
     }
