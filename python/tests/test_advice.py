@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 import ttmem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 WIDTH, BATCH = 256, 512
@@ -80,6 +80,83 @@ def test_two_changes_together(tmp_path: Path) -> None:
     found = together[frozenset({"f32_tensors", "gradients_kept"})]
     assert found["saves_bytes"] == peak(before) - peak(after)
     assert [before["suggestions"][index]["rule"] for index in found["suggestions"]] == found["rules"]
+
+
+class Adam8bit(torch.optim.Optimizer):
+    """AdamW whose state has 8 bits per element and a factor for each block, in the layout of torchao."""
+
+    BLOCK = 256
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        super().__init__(parameters, {"lr": 1e-3})
+
+    @torch.no_grad()
+    def step(self, _: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                if not state:
+                    count = parameter.numel()
+                    is_quantized = count >= 4096 and count % self.BLOCK == 0
+                    kind = self.quantized if is_quantized else torch.zeros
+                    state["mean"], state["square"] = kind(count), kind(count)
+                self.update(parameter, state["mean"], state["square"], group["lr"])
+
+    def quantized(self, count: int) -> list[torch.Tensor]:
+        codes = torch.linspace(-1, 1, 256)
+        return [torch.full((count,), 128, dtype=torch.uint8), torch.zeros(count // self.BLOCK), codes]
+
+    def update(self, parameter: nn.Parameter, mean: Any, square: Any, rate: float) -> None:
+        """Updates one block after the other, as a fused kernel does, without memory for all of them."""
+        weights, gradients = parameter.view(-1), parameter.grad.view(-1)  # type: ignore[union-attr]
+        for first in range(0, weights.numel(), self.BLOCK):
+            block = slice(first, first + self.BLOCK)
+            gradient = gradients[block]
+            means = self.read(mean, block).lerp_(gradient, 0.1)
+            squares = self.read(square, block).lerp_(gradient.square(), 0.001)
+            weights[block] -= rate * means / (squares.sqrt() + 1e-8)
+            self.write(mean, block, means)
+            self.write(square, block, squares)
+
+    def read(self, state: Any, block: slice) -> torch.Tensor:
+        if isinstance(state, torch.Tensor):
+            return state[block].clone()
+        bits, factors, codes = state
+        read: torch.Tensor = codes[bits[block].int()] * factors[block.start // self.BLOCK]
+        return read
+
+    def write(self, state: Any, block: slice, values: torch.Tensor) -> None:
+        if isinstance(state, torch.Tensor):
+            state[block] = values
+            return
+        bits, factors, codes = state
+        factor = values.abs().max().clamp_(min=1e-12)
+        factors[block.start // self.BLOCK] = factor
+        bits[block] = torch.searchsorted(codes, values / factor).clamp_(max=255).to(torch.uint8)
+
+
+def fit(optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]) -> None:
+    """Trains a model whose peak is in the forward pass."""
+    model = nn.Sequential(nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 512), nn.Linear(512, 10))
+    steps = optimizer(model.parameters())
+    for _ in range(3):
+        model(torch.ones(256, 512)).sum().backward()
+        steps.step()
+        steps.zero_grad()
+
+
+def test_an_optimizer_with_8_bits(tmp_path: Path) -> None:
+    before = ranked(tmp_path / "before", lambda: fit(torch.optim.AdamW))
+    after = ranked(tmp_path / "after", lambda: fit(Adam8bit))
+    said, saves = advice(before)["optimizer_state"], peak(before) - peak(after)
+    assert "The optimizer state takes" in said["message"]
+    assert 0.95 * saves <= said["saves_bytes"] <= saves
+    assert "optimizer_state" not in advice(after)
+
+
+def test_an_optimizer_without_state(tmp_path: Path) -> None:
+    rank = ranked(tmp_path, lambda: fit(lambda parameters: torch.optim.SGD(parameters, lr=0.01)))
+    assert "optimizer_state" not in advice(rank)
 
 
 class Language(nn.Module):

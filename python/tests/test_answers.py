@@ -176,7 +176,7 @@ def test_what_checkpoints_would_save_is_what_they_save(tmp_path: Path) -> None:
     assert "6 layers (layers.*)" in said["message"]
     saved = answer(recorded(tmp_path, lambda: train(Model(is_checkpointed=True))))
     saves = found["peak"]["allocated_per_bank"] - saved["peak"]["allocated_per_bank"]
-    assert said["saves_bytes"] == pytest.approx(saves, rel=0.15)
+    assert 0.95 * saves <= said["saves_bytes"] <= saves
     # With checkpointing, there is nothing left to save that way.
     assert "activations_of_layers" not in advice(saved)
 
@@ -189,20 +189,6 @@ def test_a_program_that_does_not_train_has_nothing_to_compute_again(tmp_path: Pa
                 model(torch.randn(256, WIDTH))
 
     assert "activations_of_layers" not in advice(answer(recorded(tmp_path, infer)))
-
-
-def test_the_state_of_an_optimizer_in_fewer_bits(tmp_path: Path) -> None:
-    model = nn.Linear(512, 512)
-
-    def program() -> None:
-        optimizer = torch.optim.AdamW(model.parameters())
-        for _ in range(2):
-            model(torch.ones(1, 512)).sum().backward()
-            optimizer.step()
-
-    said = advice(answer(recorded(tmp_path, program)))["optimizer_state"]
-    elements = 2 * 512 * 512
-    assert said["saves_bytes"] == elements * 3 - elements // 256 * 4
 
 
 def test_what_grows_is_said_with_who_makes_it(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use ttmem_model::{Cursor, CurveKind, Moment, Profile, Step, StrId, difference};
+use ttmem_model::{Cursor, CurveKind, Moment, OpId, Profile, Step, StrId, difference};
 
 use super::{Account, Span};
 
@@ -80,11 +80,39 @@ impl Sweep<'_> {
 
 /// The steps of a span that added more memory than the rounding of the readings, with the bytes per bank.
 pub fn added(account: &Account<'_>, span: Span) -> Vec<(Step, u64)> {
+    if let Some(all) = added_after_steps(account, span) {
+        return all;
+    }
     // Most increases are allocations.
     let mut all = Vec::with_capacity(account.rank.tensors.len());
     let added = |(step, effect): (Step, Option<i64>)| Some((step, u64::try_from(effect?).ok()?));
     all.extend(effects(account, span).filter_map(added).filter(|(_, added)| *added > account.pool.quantum));
     all
+}
+
+/// The same as [`added`] if the pool was observed after every step and at no other moment, and if the input has no programs,
+/// so that the changes of the curve are the effects of the steps. `None` otherwise.
+fn added_after_steps(account: &Account<'_>, span: Span) -> Option<Vec<(Step, u64)>> {
+    let curve = account.pool.curve(CurveKind::Allocated)?;
+    let all = Moment::early(span.first)..=Moment::early(span.end);
+    let has_programs = account.rank.top_level_runs().next().is_some();
+    if has_programs || !account.pool.observed.are_early_sides(*all.start(), *all.end()) {
+        return None;
+    }
+    let first = curve.at.partition_point(|at| at <= all.start());
+    let mut before = *first.checked_sub(1).and_then(|last| curve.value.get(last))?;
+    let mut found = Vec::with_capacity(account.rank.tensors.len().min(curve.at.len()));
+    let mut changes = curve.changes_from(first).take_while(|(at, _)| at <= all.end()).peekable();
+    while let Some((at, value)) = changes.next() {
+        if changes.peek().is_some_and(|(next, _)| *next == at) {
+            continue;
+        }
+        let added = value.saturating_sub(std::mem::replace(&mut before, value));
+        if added > account.pool.quantum {
+            found.push((at.position() - 1, added));
+        }
+    }
+    Some(found)
 }
 
 /// The largest increases among those of [`added`], largest first.
@@ -132,10 +160,19 @@ pub fn increases(
     let quantum = account.pool.quantum;
     let mut kinds: FxHashMap<Key<'_>, usize> = FxHashMap::default();
     let mut kind_of: Vec<Option<usize>> = vec![None; profile.ops.len()];
-    let mut found: Vec<BTreeMap<u64, Repeated>> = Vec::new();
-    let mut seen: FxHashSet<(Step, StrId)> = FxHashSet::default();
+    let mut found: Vec<BTreeMap<u64, usize>> = Vec::new();
+    let mut increases: Vec<Repeated> = Vec::new();
+    let mut seen: FxHashSet<(usize, StrId)> = FxHashSet::default();
+    // An operation adds the same again and again. Keys that are near one another are never added, so this never changes.
+    let mut same_as: FxHashMap<(OpId, u64), usize> = FxHashMap::default();
     for &(step, added) in all {
         let op = account.rank.op_id(step);
+        let of_op = op.and_then(|op| same_as.get(&(op, added)));
+        if let Some(repeated) = of_op.and_then(|known| increases.get_mut(*known)) {
+            repeated.last = step;
+            repeated.count += 1;
+            continue;
+        }
         let known_kind = op.and_then(|op| kind_of.get(op.index()).copied().flatten());
         let kind = known_kind.unwrap_or_else(|| {
             let ty = op.and_then(|op| profile.tensor_type(profile.ops.result_type(op)?));
@@ -152,15 +189,17 @@ pub fn increases(
         let known = &mut found[kind];
         let near = added.saturating_sub(quantum)..=added.saturating_add(quantum);
         let same = known.range(near).next().map_or(added, |(same, _)| *same);
-        let new = || Repeated { first: step, last: step, count: 0, added, locations: Vec::new() };
-        let repeated = known.entry(same).or_insert_with(new);
+        let index = *known.entry(same).or_insert(increases.len());
+        if index == increases.len() {
+            increases.push(Repeated { first: step, last: step, count: 0, added, locations: Vec::new() });
+        }
+        let repeated = &mut increases[index];
         repeated.last = step;
         repeated.count += 1;
-        repeated
-            .locations
-            .extend(op.and_then(|op| profile.ops.loc(op)).filter(|loc| seen.insert((repeated.first, *loc))));
+        let loc = op.and_then(|op| profile.ops.loc(op));
+        repeated.locations.extend(loc.filter(|loc| seen.insert((index, *loc))));
+        same_as.extend(op.map(|op| ((op, added), index)));
     }
-    let mut increases: Vec<Repeated> = found.into_iter().flat_map(BTreeMap::into_values).collect();
     increases.sort_unstable_by_key(|repeated| (Reverse(repeated.added), repeated.first));
     increases.truncate(count);
     increases

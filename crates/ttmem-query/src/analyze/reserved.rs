@@ -99,7 +99,12 @@ impl Difference {
         let mut last = 0;
         let parts = (end.saturating_add(1)).min(PARTS) as usize;
         let (mut part, mut until) = (0, last_of(0, end));
-        while let Some(&at) = upper.at.get(next_above).into_iter().chain(lower.at.get(next_below)).min() {
+        loop {
+            let at = match (upper.at.get(next_above), lower.at.get(next_below)) {
+                (Some(above), Some(below)) => *above.min(below),
+                (Some(at), None) | (None, Some(at)) => *at,
+                (None, None) => break,
+            };
             while upper.at.get(next_above).is_some_and(|change| *change <= at) {
                 above = upper.value.get(next_above).copied();
                 next_above += 1;
@@ -110,7 +115,8 @@ impl Difference {
             }
             let (Some(above), Some(below)) = (above, below) else { continue };
             let difference = above.saturating_sub(below);
-            let found = found.get_or_insert(Self { most: difference, at, parts: Vec::with_capacity(parts) });
+            let new = || Self { most: difference, at, parts: Vec::with_capacity(parts) };
+            let found = found.get_or_insert_with(new);
             if at.position() > until {
                 part = part_of(at.position(), end).min(parts.saturating_sub(1));
                 until = last_of(part, end);

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use ttmem_model::{Moment, Rank, TensorId};
 
-use super::{Account, Span};
+use super::{Account, Span, held};
 
 /// A change to the memory of a program. All sizes are per bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ impl<'a> Simulation<'a> {
     pub fn new(account: &Account<'a>, span: Span, changes: &[Change]) -> Self {
         let rank = account.rank;
         let (freed, added) = all_deltas(rank, changes);
-        let readings = || account.readings().filter(|(at, _)| span.contains(*at, rank));
+        let levels = levels(account);
+        let readings = || levels.iter().copied().filter(|(at, _)| span.contains(*at, rank));
         let (mut peak, mut least) = (0, 0);
         let mut freed = Cursor::new(&freed);
         for (at, held) in readings() {
@@ -106,6 +107,15 @@ impl<'a> Simulation<'a> {
     pub fn saving(&self, changes: &[Change]) -> u64 {
         self.peak.saturating_sub(self.peak_with(changes))
     }
+}
+
+/// The states of a pool. A recording stores few of them; the others follow from its tensors.
+fn levels(account: &Account<'_>) -> Vec<(Moment, u64)> {
+    let is_recording = account.rank.began.is_some();
+    if is_recording || account.is_all_explained() {
+        return held::over_time(account).changes().collect();
+    }
+    account.readings().collect()
 }
 
 /// Adds a difference to a level.

@@ -18,6 +18,12 @@ pub struct Uses {
     pub last: Step,
 }
 
+/// Whether uses can be known: the input names tensors, or states their uses.
+pub fn are_known(profile: &Profile, rank: &Rank) -> bool {
+    let is_complete = profile.complete && profile.skipped_lines == 0;
+    is_complete && !(rank.usages.is_empty() && rank.aliases.is_empty() && rank.tensors.ssa.is_default())
+}
+
 /// The uses of some tensors by the steps of a span.
 ///
 /// It is empty if operations are missing from the input, because they may use any tensor.
@@ -27,8 +33,11 @@ pub fn uses(
     span: Span,
     tensors: impl IntoIterator<Item = TensorId>,
 ) -> FxHashMap<TensorId, Uses> {
+    if !are_known(profile, rank) {
+        return FxHashMap::default();
+    }
     let tensors: FxHashSet<TensorId> = tensors.into_iter().collect();
-    if profile.skipped_lines > 0 || !profile.complete || tensors.is_empty() {
+    if tensors.is_empty() {
         return FxHashMap::default();
     }
     if !rank.usages.is_empty() {

@@ -4,10 +4,10 @@
 //! again when the backward pass reaches it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use ttmem_model::{CallId, Class, Moment, Rank, ScopeId, ScopeKind, StrId, TensorId};
+use ttmem_model::{CallId, Class, Moment, Rank, ScopeId, ScopeKind, Step, StepNumber, StrId, TensorId};
 
 use super::phrases::brief;
 use super::{Effect, Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
@@ -28,7 +28,7 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     };
     let layers = LayerOf::new(situation);
     let Some(found) = layers.heaviest(situation, &pool) else { return Vec::new() };
-    let changes = layers.kept_for_backward(situation, &pool, &found.name);
+    let changes = layers.recomputed(situation, &pool, &found.name);
     // A program that failed in its first forward pass has not shown whether it trains. Recomputing activations that are
     // freed before a backward pass saves nothing: the program does not train.
     let effect = match situation.verdict {
@@ -118,74 +118,191 @@ impl<'a> LayerOf<'a> {
         is_worth_it.then(|| Layers { name: self.names[name].clone(), count, activations, per_bank })
     }
 
-    /// The changes by recomputation: the activations that layer calls keep for a backward pass, except their outputs.
+    /// The changes by recomputation: layer calls free the activations that they keep for a backward pass, except their
+    /// outputs, and compute them again when the backward pass reaches the layer.
     ///
-    /// Everything that outlives a call is kept; its output is allocated last. The activations of a layer are in memory
-    /// again when the backward pass reaches it: when those of the following layers are freed, or its own start to be.
-    fn kept_for_backward(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Change> {
-        let mut activations: Vec<TensorId> =
-            situation.ever_in(pool).filter(|tensor| self.is_activation(*tensor)).collect();
-        activations.sort_by_key(|tensor| self.born(*tensor));
-        // For each pass (the call that encloses the layers), the tensors that its layer calls keep.
-        let mut passes: BTreeMap<Option<CallId>, BTreeMap<CallId, Vec<TensorId>>> = BTreeMap::new();
-        for tensor in &activations {
-            let Some((call, end)) = self.call_of_layer(*tensor, name) else { continue };
-            let pass = passes.entry(self.rank.calls.parent[call.index()]).or_default();
-            let kept = pass.entry(call).or_default();
-            if Moment::late(end) < self.dies(*tensor) && self.dies_in_backward(*tensor) {
-                kept.push(*tensor);
-            }
-        }
+    /// A profile does not state what each layer is given and when exactly it is computed again. The changes assume what
+    /// saves less.
+    fn recomputed(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Change> {
+        let mut tensors: Vec<TensorId> = situation.ever_in(pool).collect();
+        tensors.sort_by_key(|tensor| (self.born(*tensor), *tensor));
+        let is_parameter =
+            |id: &&TensorId| self.rank.tensors.class.get(id.index()) == Some(&Class::Parameter);
+        let parameters = tensors.iter().filter(is_parameter);
+        let weights: FxHashSet<&[u64]> =
+            parameters.filter_map(|id| Some(&situation.ty(*id)?.shape[..])).collect();
+        let mut deaths_in_order: Vec<Moment> = tensors.iter().map(|tensor| self.dies(*tensor)).collect();
+        deaths_in_order.sort_unstable();
         let mut changes = Vec::new();
+        // When a backward pass frees what was allocated after a layer: it frees the youngest first.
+        let mut freed: BTreeSet<Moment> = BTreeSet::new();
+        let mut younger = tensors.len();
         let mut following = None;
-        for (pass, layers) in passes.into_iter().rev() {
-            let mut later = None;
-            for (call, mut kept) in layers.into_iter().rev() {
-                // If one operation has several results, the largest is the output.
-                let made_last = |made: &TensorId| (self.born(*made), situation.per_bank(*made), *made);
-                let given = kept.iter().copied().max_by_key(made_last);
-                kept.retain(|made| Some(*made) != given);
-                kept.sort_by_key(|made| self.dies(*made));
-                let Some(lets_go) = kept.get(kept.len() / 2).map(|made| self.dies(*made)) else { continue };
-                // One backward pass may cover several forward passes.
-                let turn = later.or(following.filter(|end| *end <= lets_go));
-                let turn = turn.or_else(|| self.end_of_rest(&activations, call, pass?, lets_go));
-                later = kept.last().map(|made| self.dies(*made));
-                // If it is unknown when the last layer is recomputed, that may be at the peak.
-                let Some(until) = turn.map(|turn| turn.min(lets_go)) else { continue };
-                changes.extend(kept.iter().map(|tensor| Change::Away(*tensor, self.born(*tensor), until)));
+        for (begin, end) in self.calls_of_layers(name).into_iter().rev() {
+            let index_after = |at: Moment| tensors.partition_point(|tensor| self.born(*tensor) <= at);
+            let (first, last) = (index_after(begin), index_after(end));
+            let later = tensors.get(last..younger).unwrap_or_default();
+            freed.extend(later.iter().filter(|id| self.is_kept_for_backward(**id)).map(|id| self.dies(*id)));
+            younger = last;
+            let made = tensors.get(first..last).unwrap_or_default();
+            // If one operation has several results, the largest is the output.
+            let made_last = |id: &TensorId| (self.step(*id), situation.per_bank(*id), Reverse(*id));
+            let outlives = made.iter().copied().filter(|tensor| end < self.dies(*tensor));
+            let output = outlives.clone().max_by_key(made_last);
+            let kept: Vec<TensorId> = outlives
+                .filter(|id| Some(*id) != output && self.is_activation(*id) && self.is_kept_for_backward(*id))
+                // The next layer uses it, so it is another output.
+                .filter(|id| {
+                    !following.is_some_and(|(from, until)| from <= self.dies(*id) && self.dies(*id) <= until)
+                })
+                .collect();
+            let deaths = || kept.iter().map(|tensor| self.dies(*tensor));
+            if let (Some(reached), Some(left)) = (deaths().min(), deaths().max()) {
+                if let Some(output) = output.filter(|id| self.is_kept_for_backward(*id))
+                    && self.does_not_save_its_result(situation, output)
+                {
+                    freed.insert(self.dies(output));
+                }
+                let input = tensors[..first].iter().rev().find(|tensor| begin < self.dies(**tensor));
+                // If it is unknown when the layer is computed again, that may be when the backward pass begins.
+                let again = freed.range(..reached).next_back().copied().filter(|again| end < *again);
+                let again = again.or_else(|| self.backward_after(end).filter(|begins| *begins < reached));
+                if let Some(again) = again {
+                    let away = |tensor: TensorId| {
+                        let from = self.freed_at(tensor, end, again, &weights, situation);
+                        Change::Away(tensor, from, again)
+                    };
+                    changes.extend(kept.iter().copied().map(away));
+                    // An output that its operation saves is computed again as well.
+                    let saved = output.filter(|id| self.is_kept_for_backward(*id) && again < self.dies(*id));
+                    let computed: Vec<TensorId> = kept.iter().copied().chain(saved).collect();
+                    let more = self.highest(situation, made, &computed);
+                    let more = more.saturating_sub(situation.sum(&computed));
+                    // What is freed before the next allocation makes room for it.
+                    let next = tensors.get(index_after(again)).map_or(Moment::NEVER, |next| self.born(*next));
+                    let count = deaths_in_order.partition_point(|at| *at < next);
+                    let lowest = count.checked_sub(1).and_then(|index| deaths_in_order.get(index)).copied();
+                    changes.push(Change::Added(lowest.unwrap_or(again).max(again), next, more));
+                    // The input is needed to compute the layer again, even if the layer has not saved it.
+                    if let Some(input) = input.copied().filter(|input| self.dies(*input) < left) {
+                        changes.push(Change::Added(self.dies(input), left, situation.per_bank(input)));
+                    }
+                }
+                following = Some((reached, left));
             }
-            following = later;
+            freed.extend(made.iter().filter(|id| self.is_kept_for_backward(**id)).map(|id| self.dies(*id)));
+            younger = first.min(younger);
         }
         changes
     }
 
-    /// The moment when the last activation allocated by a pass after its last layer is freed, if that is before the
-    /// layer's own activations are freed.
-    fn end_of_rest(
-        &self,
-        activations: &[TensorId],
-        layer: CallId,
-        pass: CallId,
-        lets_go: Moment,
-    ) -> Option<Moment> {
-        let end =
-            |call: CallId| self.rank.calls.outcome[call.index()].map(|outcome| Moment::late(outcome.end));
-        let (from, until) = (end(layer)?, end(pass)?);
-        let first = activations.partition_point(|tensor| self.born(*tensor) < from);
-        let rest = activations[first..].iter().take_while(|tensor| self.born(**tensor) <= until);
-        rest.map(|tensor| self.dies(*tensor)).filter(|dies| until < *dies && *dies <= lets_go).max()
+    /// Where the calls of layers with this name begin and end, in order. Calls that have not ended are left out.
+    fn calls_of_layers(&self, name: &str) -> Vec<(Moment, Moment)> {
+        let calls = &self.rank.calls;
+        let span = |call: usize| {
+            let scope = *calls.scope.get(call)?;
+            let (layer, of) = self.of(scope)?;
+            let is_one = layer == scope && self.names.get(of).is_some_and(|of| of == name);
+            let end = (*calls.outcome.get(call)?)?.end;
+            is_one.then(|| Some((Moment::late(*calls.first.get(call)?), Moment::late(end))))?
+        };
+        let mut found: Vec<(Moment, Moment)> = (0..calls.len()).filter_map(span).collect();
+        found.sort_unstable();
+        found
     }
 
-    /// Whether a backward pass frees a tensor, which means that the tensor was kept for it.
-    fn dies_in_backward(&self, tensor: TensorId) -> bool {
+    /// The most memory that the tensors of a layer call take together, up to the last one that is kept: computing the
+    /// layer again ends there.
+    fn highest(&self, situation: &Situation<'_>, made: &[TensorId], kept: &[TensorId]) -> u64 {
+        let Some(last) = kept.iter().map(|tensor| self.born(*tensor)).max() else { return 0 };
+        let mut changes: Vec<(Moment, bool, u64)> = Vec::new();
+        for tensor in made.iter().filter(|tensor| self.born(**tensor) <= last) {
+            let bytes = situation.per_bank(*tensor);
+            changes.push((self.born(*tensor), true, bytes));
+            changes.push((self.dies(*tensor), false, bytes));
+        }
+        // Frees come first.
+        changes.sort_unstable();
+        let (mut level, mut highest) = (0_u64, 0);
+        for (_, is_allocated, bytes) in changes.into_iter().take_while(|(at, ..)| *at <= last) {
+            level = if is_allocated { level.saturating_add(bytes) } else { level.saturating_sub(bytes) };
+            highest = level.max(highest);
+        }
+        highest
+    }
+
+    /// When a checkpointed layer call frees a tensor: at its end. Autocast keeps the weights that it converts for other
+    /// calls, until the backward pass begins.
+    fn freed_at(
+        &self,
+        tensor: TensorId,
+        end: Moment,
+        again: Moment,
+        weights: &FxHashSet<&[u64]>,
+        situation: &Situation<'_>,
+    ) -> Moment {
+        let is_weight = situation.ty(tensor).is_some_and(|ty| weights.contains(&ty.shape[..]));
+        let op = situation.profile.made(self.rank, tensor).op;
+        if !is_weight || !op.is_some_and(|op| op.ends_with("::_to_copy")) {
+            return end;
+        }
+        self.backward_after(end).map_or(again, |begins| begins.min(again))
+    }
+
+    /// When the next backward pass begins.
+    fn backward_after(&self, at: Moment) -> Option<Moment> {
+        let calls = &self.rank.calls;
+        let kind = |call: usize| self.rank.scopes.kind.get(calls.scope.get(call)?.index());
+        // Calls are in the order of their start.
+        let later = calls.first.partition_point(|first| *first < at.position());
+        let backward = (later..calls.len()).find(|call| kind(*call) == Some(&ScopeKind::Backward))?;
+        calls.first.get(backward).map(|first| Moment::late(*first))
+    }
+
+    /// Whether the operation that made a tensor is known not to need its result for the backward pass.
+    fn does_not_save_its_result(&self, situation: &Situation<'_>, tensor: TensorId) -> bool {
+        let op = situation.profile.made(self.rank, tensor).op.and_then(|op| op.strip_prefix("aten::"));
+        matches!(
+            op,
+            Some(
+                "add"
+                    | "sub"
+                    | "mul"
+                    | "mm"
+                    | "bmm"
+                    | "addmm"
+                    | "baddbmm"
+                    | "linear"
+                    | "convolution"
+                    | "native_layer_norm"
+                    | "native_batch_norm"
+                    | "native_group_norm"
+                    | "cat"
+                    | "clone"
+                    | "_to_copy"
+            )
+        )
+    }
+
+    /// Whether a tensor is allocated outside a backward pass and freed in one, which means that it was kept for it.
+    fn is_kept_for_backward(&self, tensor: TensorId) -> bool {
+        let freed_by = self.dies(tensor).position().checked_sub(1);
+        freed_by.is_some_and(|step| self.is_in_backward(step))
+            && !self.step(tensor).is_some_and(|step| self.is_in_backward(step))
+    }
+
+    /// Whether a step is part of a backward pass.
+    fn is_in_backward(&self, step: Step) -> bool {
         let calls = &self.rank.calls;
         let kind = |call: &CallId| self.rank.scopes.kind.get(calls.scope.get(call.index())?.index());
         let outer = |call: &CallId| calls.parent.get(call.index()).copied().flatten();
-        let step = self.dies(tensor).position().checked_sub(1);
-        let within = step.and_then(|step| self.rank.within.get(step)).flatten();
+        let within = self.rank.within.get(step).flatten();
         let mut around = std::iter::successors(within, outer).take(calls.len());
         around.any(|call| kind(&call) == Some(&ScopeKind::Backward))
+    }
+
+    fn step(&self, tensor: TensorId) -> Option<Step> {
+        self.rank.tensors.step.get(tensor.index()).copied().flatten().map(StepNumber::get)
     }
 
     fn born(&self, tensor: TensorId) -> Moment {
@@ -194,20 +311,6 @@ impl<'a> LayerOf<'a> {
 
     fn dies(&self, tensor: TensorId) -> Moment {
         self.rank.tensors.dies[tensor.index()]
-    }
-
-    /// The call of a layer named `name` that allocated a tensor, and the position where the call ended.
-    fn call_of_layer(&self, tensor: TensorId, name: &str) -> Option<(CallId, u32)> {
-        let calls = &self.rank.calls;
-        let (layer, of) = self.of(self.rank.made_in(tensor)?)?;
-        if self.names[of] != name {
-            return None;
-        }
-        let step = self.rank.tensors.step[tensor.index()]?.get();
-        let outer = |call: &CallId| calls.parent.get(call.index()).copied().flatten();
-        let mut around = std::iter::successors(self.rank.within.get(step)?, outer).take(calls.len());
-        let call = around.find(|call| calls.scope[call.index()] == layer)?;
-        Some((call, calls.outcome[call.index()]?.end))
     }
 
     fn is_activation(&self, tensor: TensorId) -> bool {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use ttmem_model::{Class, Moment, OpKind, Step, TensorId};
+use ttmem_model::{Class, Moment, OpId, OpKind, Step, TensorId};
 
 use super::phrases::by_count;
 use super::{Effect, Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
@@ -63,13 +63,21 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
 /// that use.
 fn early(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Vec<(TensorId, Step)> {
     let (profile, rank) = (situation.profile, situation.rank);
+    if !uses::are_known(profile, rank) {
+        return Vec::new();
+    }
+    let fills = |op: OpId| {
+        let op = profile.ops.get(op).filter(|op| op.kind == OpKind::Compute)?;
+        let name = profile.text(op.name).strip_prefix("ttnn.")?;
+        (CREATION.contains(&name) && op.operand_types.iter().all(Option::is_none)).then_some(())
+    };
+    // For each operation, because there are far fewer of them than tensors.
+    let fills: Vec<bool> = (0..profile.ops.len()).map(|op| OpId::new(op).and_then(fills).is_some()).collect();
     let is_created = |tensor: TensorId| {
         let step = situation.made_by(tensor).filter(|step| *step >= situation.span.first)?;
-        let is_const_eval = rank.run_of(step).is_some_and(|run| run.const_eval);
-        let op = profile.op_of(rank, step).filter(|op| op.kind == OpKind::Compute && !is_const_eval)?;
-        let is_filled =
-            profile.text(op.name).strip_prefix("ttnn.").is_some_and(|name| CREATION.contains(&name));
-        (is_filled && op.operand_types.iter().all(Option::is_none)).then_some(step)
+        let is_filled = rank.op_id(step).and_then(|op| fills.get(op.index())) == Some(&true);
+        let is_const_eval = || rank.run_of(step).is_some_and(|run| run.const_eval);
+        (is_filled && !is_const_eval()).then_some(step)
     };
     let is_weight = |tensor: &TensorId| rank.tensors.class[tensor.index()] == Class::Weight;
     let candidates: Vec<(TensorId, Step)> = situation

@@ -78,6 +78,9 @@ fn freed(one: &Idle) -> Change {
 /// The tensors of a pool that are freed explicitly, but at least one step later than possible.
 fn idle(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Vec<Idle> {
     let (profile, rank) = (situation.profile, situation.rank);
+    if !uses::are_known(profile, rank) {
+        return Vec::new();
+    }
     let dies = |tensor: TensorId| rank.tensors.dies[tensor.index()];
     let may_be_idle = |tensor: &TensorId| {
         let made = situation.made_by(*tensor).filter(|step| *step >= situation.span.first);

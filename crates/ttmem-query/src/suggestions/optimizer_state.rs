@@ -13,6 +13,8 @@ const NAME: &str = "optimizer_state";
 const MIN_ELEMENTS: u64 = 4096;
 /// An 8-bit optimizer stores a 32-bit factor for each block of this many elements.
 const ELEMENTS_PER_FACTOR: u64 = 256;
+/// The values that 8 bits stand for, in 32 bits each: torchao stores them for each tensor, bitsandbytes once.
+const CODES: u64 = 256 * 4;
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
@@ -26,8 +28,12 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         let ty = situation.ty(tensor)?;
         let elements = ty.shape.iter().try_fold(1_u64, |all, side| all.checked_mul(*side))?;
         let is_wide = situation.profile.text(ty.dtype) == "torch.float32" && elements >= MIN_ELEMENTS;
-        let narrow = elements.saturating_add(elements.div_ceil(ELEMENTS_PER_FACTOR).saturating_mul(4));
-        is_wide.then(|| Change::Smaller(tensor, situation.per_bank(tensor).saturating_sub(narrow)))
+        // torchao leaves other tensors as they are.
+        let has_blocks = elements.is_multiple_of(ELEMENTS_PER_FACTOR);
+        let factors = (elements / ELEMENTS_PER_FACTOR).saturating_mul(4);
+        let narrow = elements.saturating_add(factors).saturating_add(CODES);
+        (is_wide && has_blocks)
+            .then(|| Change::Smaller(tensor, situation.per_bank(tensor).saturating_sub(narrow)))
     };
     let changes: Vec<Change> = situation.ever_in(&pool).filter(is_state).filter_map(narrower).collect();
     if changes.is_empty() {
