@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ttmem::{Error, Result};
 
-/// What to export, and where to.
+/// The inputs of an export, and its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The folder of the dataset.
@@ -18,7 +18,7 @@ pub struct Request {
     pub host: Option<String>,
     /// The format; `None` to detect it.
     pub format: Option<String>,
-    /// Whether nothing but errors is printed.
+    /// Whether to print only errors.
     pub quiet: bool,
     /// The files and folders to export.
     pub inputs: Vec<String>,
@@ -48,11 +48,23 @@ impl Request {
                 _ => return Err(wrong(&word)),
             }
         }
+        if let Some(key) = request.repeated_label() {
+            return Err(Error::Usage(format!("--label {key}: given twice; pass each key once")));
+        }
         request.inputs = words.collect();
         if request.inputs.is_empty() || request.dataset.as_os_str().is_empty() {
             return Err(Error::Usage("no input or no dataset; run `ttmem export INPUT -o DATASET`".into()));
         }
         Ok(request)
+    }
+
+    /// A key that several labels have. A rank has one value per key, so that no rank counts twice.
+    fn repeated_label(&self) -> Option<&str> {
+        let keys = || self.labels.iter().map(|(key, _)| key.as_str());
+        keys()
+            .enumerate()
+            .find(|(at, key)| keys().take(*at).any(|earlier| earlier == *key))
+            .map(|(_, key)| key)
     }
 }
 
@@ -78,6 +90,14 @@ mod tests {
             ..Request::default()
         };
         assert_eq!(parse(&words).ok(), Some(expected));
+    }
+
+    #[test]
+    fn a_label_has_one_value() {
+        let words = ["--output=d", "--label=a=1", "--label=b=1", "--label=a=2", "--", "x"];
+        let Err(Error::Usage(message)) = parse(&words) else { panic!("accepted") };
+        assert_eq!(message, "--label a: given twice; pass each key once");
+        assert!(parse(&["--output=d", "--label=a=1", "--label=b=1", "--", "x"]).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! file in `runs` and without a lock are then removed by the next export of the run.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -40,7 +41,9 @@ pub(crate) const TABLES: [&str; 12] = [
 ];
 /// The key of the metadata with the sources of an export, one per line.
 const SOURCES: &str = "ttmem.sources";
-/// What the name of a folder keeps as it is.
+/// The length of a folder's name. File systems allow 255 bytes.
+const MAX_FOLDER: usize = 200;
+/// The characters that the name of a folder keeps.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 /// An export of a run that is being written.
@@ -52,12 +55,13 @@ pub(crate) struct Export<'a> {
     /// Locked until the export is complete.
     claim: Option<File>,
     tables: Vec<(&'static str, Table)>,
+    rows: usize,
 }
 
 impl<'a> Export<'a> {
     /// Starts an export of sources, which are given by their ids.
     pub(crate) fn start(dataset: &'a Path, run: &str, sources: &[String]) -> Result<Self> {
-        let folder = format!("run={}", utf8_percent_encode(run, PLAIN));
+        let folder = folder_of(run);
         let runs = dataset.join(RUNS).join(&folder);
         fs::create_dir_all(&runs).map_err(write_error(&runs))?;
         let (id, claim) = loop {
@@ -66,12 +70,25 @@ impl<'a> Export<'a> {
                 break (id, claim);
             }
         };
-        Ok(Self { dataset, folder, id, sources: sources.join("\n"), claim: Some(claim), tables: Vec::new() })
+        Ok(Self {
+            dataset,
+            folder,
+            id,
+            sources: sources.join("\n"),
+            claim: Some(claim),
+            tables: Vec::new(),
+            rows: 0,
+        })
     }
 
     /// The id of the export. Later exports of the run have greater ids.
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The number of rows in all tables.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Adds a row to a table.
@@ -90,6 +107,7 @@ impl<'a> Export<'a> {
                 self.tables.len() - 1
             }
         };
+        self.rows += 1;
         self.tables[position].1.push(row)
     }
 
@@ -129,6 +147,20 @@ impl Drop for Export<'_> {
             self.release();
         }
     }
+}
+
+/// The name of a run's folder. That of a long name ends with a hash.
+fn folder_of(run: &str) -> String {
+    let mut folder = format!("run={}", utf8_percent_encode(run, PLAIN));
+    if folder.len() > MAX_FOLDER {
+        folder.truncate(MAX_FOLDER);
+        // An encoded byte has three characters.
+        if let Some(cut) = folder.rfind('%').filter(|at| at + 3 > MAX_FOLDER) {
+            folder.truncate(cut);
+        }
+        let _ = write!(folder, "-{:016x}", xxhash_rust::xxh3::xxh3_64(run.as_bytes()));
+    }
+    folder
 }
 
 /// An id greater than those of all exports of the run, so that the order of exports does not depend on clocks.
@@ -211,19 +243,35 @@ fn remove_replaced(dataset: &Path, folder: &str) -> io::Result<()> {
     }
     for id in abandoned {
         let claim = claim_path(&runs, &id);
-        if !is_running(&claim) && !runs.join(format!("{id}.parquet")).exists() {
+        let Claim::Free(lock) = Claim::of(&claim) else { continue };
+        if !runs.join(format!("{id}.parquet")).exists() {
             remove_files(dataset, folder, &id);
             let _ = fs::remove_file(claim);
         }
+        drop(lock);
     }
     Ok(())
 }
 
-/// Whether the process that made a claim is running. If the file system has no locks, it may be.
-fn is_running(claim: &Path) -> bool {
-    match File::open(claim) {
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
-        Ok(file) => file.try_lock_shared().is_err(),
+/// The state of an export's claim.
+enum Claim {
+    /// The process that made it is running, or may be, if the file system has no locks.
+    Taken,
+    /// That process ended. While this lock is held, no process takes the claim that it has just created.
+    Free(Option<File>),
+}
+
+impl Claim {
+    fn of(path: &Path) -> Self {
+        match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Free(None),
+            Err(_) => Self::Taken,
+            // Shared, so that several processes may remove the files of an export.
+            Ok(file) => match file.try_lock_shared() {
+                Ok(()) => Self::Free(Some(file)),
+                Err(_) => Self::Taken,
+            },
+        }
     }
 }
 
@@ -235,7 +283,7 @@ fn sources(path: &Path) -> Option<BTreeSet<String>> {
     Some(sources.lines().map(str::to_owned).collect())
 }
 
-/// Removes the files of an export. That in `runs` is first, because the others count only with it.
+/// Removes the files of an export: first the file in `runs`, so that the others no longer count.
 fn remove_files(dataset: &Path, folder: &str, id: &str) {
     for table in TABLES.iter().rev() {
         let folder = dataset.join(table).join(folder);
@@ -251,4 +299,39 @@ fn sync(folder: &Path) -> io::Result<()> {
 
 fn read_error(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
     |source| Error::Read { path: path.into(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_of_a_run_has_a_short_folder() {
+        assert_eq!(folder_of("a/b 1"), "run=a%2Fb%201");
+        for name in ["x".repeat(300), "é".repeat(300), format!("x{}", "é".repeat(300))] {
+            let folder = folder_of(&name);
+            assert!(folder.len() < 255, "{folder}");
+            let (start, hash) = folder.rsplit_once('-').unwrap();
+            assert_eq!(hash.len(), 16);
+            let decoded = percent_encoding::percent_decode_str(start.trim_start_matches("run="));
+            assert!(name.starts_with(decoded.decode_utf8_lossy().trim_end_matches('\u{fffd}')), "{folder}");
+            assert_ne!(folder, folder_of(&format!("{name}y")));
+        }
+    }
+
+    #[test]
+    fn a_claim_cannot_be_taken_while_another_process_removes_it() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = claim_path(folder.path(), "1");
+        assert!(matches!(Claim::of(&path), Claim::Free(None)));
+        // An export that has created its claim, and is about to lock it.
+        let created = File::create_new(&path).unwrap();
+        let Claim::Free(lock) = Claim::of(&path) else { panic!("taken") };
+        assert!(created.try_lock().is_err());
+        fs::remove_file(&path).unwrap();
+        drop(lock);
+        let claim = claimed(&path).unwrap();
+        assert!(claim.is_some());
+        assert!(matches!(Claim::of(&path), Claim::Taken));
+    }
 }

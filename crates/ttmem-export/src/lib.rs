@@ -13,12 +13,13 @@ mod table;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ttmem::model::Profile;
-use ttmem::model::words::counted;
+use ttmem::model::words::{counted, counted_as};
 use ttmem::query::{self, Lives};
-use ttmem::read::{self, Options};
+use ttmem::read::{self, Options, Progress};
 use ttmem::{Error, Result, report};
 
 pub use arguments::Request;
@@ -28,18 +29,34 @@ use rows::Origin;
 /// Runs the program with its arguments; returns the exit code.
 pub fn run(words: &[OsString]) -> Result<u8> {
     let request = Request::parse(words)?;
-    let done = export(&request)?;
+    let notify = |notice: Notice<'_>| {
+        // If standard error is closed, the row in `runs` still has the error.
+        let _ = match notice {
+            Notice::Failed(error) => writeln!(io::stderr(), "ttmem: {error}"),
+            Notice::LeftOut { .. } if request.quiet => Ok(()),
+            Notice::LeftOut { folder, count } => {
+                let others =
+                    counted_as(count, "recording of another program is", "recordings of other programs are");
+                writeln!(
+                    io::stderr(),
+                    "ttmem: {folder}: {others} not exported; pass their files to export them"
+                )
+            }
+        };
+    };
+    let done = export(&request, &Arc::default(), notify)?;
     if !request.quiet {
         let errors = match done.errors {
             0 => String::new(),
-            errors => format!("; {} recorded as rows of `runs`", counted(errors, "error")),
+            1 => "; 1 error recorded as a row of `runs`".to_owned(),
+            errors => format!("; {errors} errors recorded as rows of `runs`"),
         };
         let ranks = counted(done.ranks, "rank");
         let inputs = counted(request.inputs.len(), "input");
         // If standard error is closed, the exit code still says that it worked.
         let _ = writeln!(
             io::stderr(),
-            "ttmem: exported {ranks} of {inputs} to {}{errors}",
+            "ttmem: exported {ranks} from {inputs} to {}{errors}",
             request.dataset.display()
         );
     }
@@ -51,8 +68,24 @@ pub fn run(words: &[OsString]) -> Result<u8> {
 pub struct Exported {
     /// The number of ranks.
     pub ranks: usize,
+    /// The number of rows in all tables.
+    pub rows: usize,
     /// The number of files that could not be read.
     pub errors: usize,
+}
+
+/// What an export reports while it is running.
+#[derive(Clone, Copy, Debug)]
+pub enum Notice<'a> {
+    /// A file could not be read.
+    Failed(&'a Error),
+    /// Recordings of other programs than the newest one in a folder are not exported.
+    LeftOut {
+        /// The folder.
+        folder: &'a str,
+        /// The number of recordings.
+        count: usize,
+    },
 }
 
 /// An input and its run.
@@ -62,8 +95,16 @@ struct Source {
     path: String,
 }
 
-/// Exports all inputs. Each run becomes visible as a whole. A file that cannot be read is a row of `runs` with its error.
-pub fn export(request: &Request) -> Result<Exported> {
+/// Exports all inputs. Each run becomes visible as a whole. A file that cannot be read is a row of `runs` with its error,
+/// which is also passed to `notify`. If `progress` is stopped, the current run is not exported.
+pub fn export(
+    request: &Request,
+    progress: &Arc<Progress>,
+    mut notify: impl FnMut(Notice<'_>),
+) -> Result<Exported> {
+    if request.run.is_none() && request.inputs.iter().any(|input| input == "-") {
+        return Err(Error::Usage("-: standard input has no name; pass --run NAME".into()));
+    }
     let sources: Vec<Source> = request.inputs.iter().map(|input| Source::of(input, request)).collect();
     let mut runs: Vec<&str> = Vec::new();
     for source in &sources {
@@ -71,87 +112,108 @@ pub fn export(request: &Request) -> Result<Exported> {
             runs.push(&source.run);
         }
     }
-    let mut done = Exported::default();
+    let mut exporting = Exporting { request, progress, notify: &mut notify, done: Exported::default() };
     for run in runs {
         let of_run: Vec<&Source> = sources.iter().filter(|source| source.run == run).collect();
-        export_run(request, run, &of_run, &mut done)?;
+        exporting.run(run, &of_run)?;
     }
-    Ok(done)
+    Ok(exporting.done)
 }
 
-fn export_run(request: &Request, run: &str, sources: &[&Source], done: &mut Exported) -> Result<()> {
-    let host = request.host.clone().unwrap_or_else(dataset::host);
-    let id = |source: &&Source| {
-        let key = format!("{run}\n{host}\n{}", source.path);
-        format!("{:016x}", xxhash_rust::xxh3::xxh3_64(key.as_bytes()))
-    };
-    let mut ids: Vec<String> = sources.iter().map(id).collect();
-    let mut export = Export::start(&request.dataset, run, &ids)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    for (index, source) in sources.iter().enumerate() {
-        // The same input twice is one source.
-        let id = std::mem::take(&mut ids[index]);
-        if sources[..index].iter().any(|earlier| earlier.path == source.path) {
-            continue;
-        }
-        let origin = Origin {
-            run,
-            source_id: &id,
-            source: &source.path,
-            source_host: &host,
-            labels: &request.labels,
-            exported_ns: i64::try_from(now).unwrap_or(i64::MAX),
+/// A call of [`export`].
+struct Exporting<'a> {
+    request: &'a Request,
+    progress: &'a Arc<Progress>,
+    notify: &'a mut dyn FnMut(Notice<'_>),
+    done: Exported,
+}
+
+impl Exporting<'_> {
+    fn run(&mut self, run: &str, sources: &[&Source]) -> Result<()> {
+        let request = self.request;
+        let host = request.host.clone().unwrap_or_else(dataset::host);
+        let id = |source: &&Source| {
+            let key = format!("{run}\n{host}\n{}", source.path);
+            format!("{:016x}", xxhash_rust::xxh3::xxh3_64(key.as_bytes()))
         };
-        for (file, path) in files_of(&source.input).iter().enumerate() {
-            export_file(request, &mut export, &origin, (file, path), done)?;
+        let mut ids: Vec<String> = sources.iter().map(id).collect();
+        let mut export = Export::start(&request.dataset, run, &ids)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        for (index, source) in sources.iter().enumerate() {
+            // The same input twice is one source.
+            let id = std::mem::take(&mut ids[index]);
+            if sources[..index].iter().any(|earlier| earlier.path == source.path) {
+                continue;
+            }
+            let origin = Origin {
+                run,
+                source_id: &id,
+                source: &source.path,
+                source_host: &host,
+                labels: &request.labels,
+                exported_ns: i64::try_from(now).unwrap_or(i64::MAX),
+            };
+            let (files, count) = files_of(&source.input);
+            if count > 0 {
+                (self.notify)(Notice::LeftOut { folder: &source.input, count });
+            }
+            for (file, path) in files.iter().enumerate() {
+                self.file(&mut export, &origin, (file, path))?;
+            }
         }
+        self.done.rows += export.rows();
+        export.commit()
     }
-    export.commit()
-}
 
-fn export_file(
-    request: &Request,
-    export: &mut Export<'_>,
-    origin: &Origin<'_>,
-    (file, path): (usize, &str),
-    done: &mut Exported,
-) -> Result<()> {
-    let options = Options { format: request.format.clone(), ..Options::default() };
-    let ask = query::Request::default();
-    let read = read::open_with(path, &options).and_then(|profile| {
-        let profiles = [profile];
-        let summary = query::summary(&profiles, &ask)?;
-        Ok((profiles, summary))
-    });
-    let (profiles, summary): ([Profile; 1], query::Summary) = match read {
-        Ok(read) => read,
-        Err(error @ Error::NoSuchFormat { .. }) => return Err(error),
-        Err(error) => {
-            // If standard error is closed, the row in `runs` still has the error.
-            let _ = writeln!(io::stderr(), "ttmem: {error}");
-            done.errors += 1;
-            return rows::failed(export, origin, (file, path), &error);
+    fn file(
+        &mut self,
+        export: &mut Export<'_>,
+        origin: &Origin<'_>,
+        (file, path): (usize, &str),
+    ) -> Result<()> {
+        let progress = Some(Arc::clone(self.progress));
+        let options = Options { format: self.request.format.clone(), progress, ..Options::default() };
+        let ask = query::Request::default();
+        let read = read::open_with(path, &options).and_then(|profile| {
+            let profiles = [profile];
+            let summary = query::summary(&profiles, &ask)?;
+            Ok((profiles, summary))
+        });
+        if self.progress.is_stopped() {
+            let source = io::ErrorKind::Interrupted.into();
+            return Err(Error::Write { path: self.request.dataset.clone(), source });
         }
-    };
-    for index in 0..summary.ranks.len() {
-        let lives = Lives::new(&profiles, index, &ask)?;
-        rows::rank(export, origin, file, (&summary, index), &lives)?;
-        done.ranks += 1;
+        let (profiles, summary): ([Profile; 1], query::Summary) = match read {
+            Ok(read) => read,
+            Err(error @ Error::NoSuchFormat { .. }) => return Err(error),
+            Err(error) => {
+                (self.notify)(Notice::Failed(&error));
+                self.done.errors += 1;
+                return rows::failed(export, origin, (file, path), &error);
+            }
+        };
+        for index in 0..summary.ranks.len() {
+            let lives = Lives::new(&profiles, index, &ask)?;
+            rows::rank(export, origin, file, (&summary, index), &lives)?;
+            self.done.ranks += 1;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The files of an input: a folder of snapshots stands for the snapshots in it, and a folder of recordings for those of the
-/// newest program with several ranks.
-fn files_of(input: &str) -> Vec<String> {
+/// newest program with several ranks. Returns the number of other recordings as well.
+fn files_of(input: &str) -> (Vec<String>, usize) {
     let mut found = read::snapshots_in(Path::new(input));
+    let mut others = 0;
     if found.is_empty() {
-        found = read::ranks_in(Path::new(input)).files;
+        let ranks = read::ranks_in(Path::new(input));
+        (found, others) = (ranks.files, ranks.others);
     }
     if found.is_empty() {
-        return vec![input.to_owned()];
+        return (vec![input.to_owned()], 0);
     }
-    found.into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
+    (found.into_iter().map(|path| path.to_string_lossy().into_owned()).collect(), others)
 }
 
 impl Source {

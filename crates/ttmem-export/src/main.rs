@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         Ok(code) => code.into(),
         Err(error) => {
             // If standard error is closed, only the exit code remains.
-            let _ = writeln!(io::stderr(), "ttmem-export: {error}");
+            let _ = writeln!(io::stderr(), "ttmem: {error}");
             error.exit_code().into()
         }
     }

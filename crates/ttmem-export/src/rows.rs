@@ -11,7 +11,7 @@ use crate::dataset::{Export, RUNS, SCHEMA};
 /// The columns of a curve before its reduction: as many as a heat map can show.
 const CURVE_COLUMNS: usize = 200;
 
-/// What the rows of an input have in common.
+/// The values that all rows of an input share.
 pub(crate) struct Origin<'a> {
     /// The name of the run.
     pub run: &'a str,
@@ -27,7 +27,7 @@ pub(crate) struct Origin<'a> {
     pub exported_ns: i64,
 }
 
-/// Identifies the rows of a rank. No other rank has the same number, and neither has another export of the same rank.
+/// The key of a rank's rows. It differs between ranks, and between exports of a rank.
 fn rank_id(export: &Export<'_>, origin: &Origin<'_>, file: usize, rank: usize) -> i64 {
     let key = format!("{}\n{}\n{file}\n{rank}", export.id(), origin.source_id);
     (xxhash_rust::xxh3::xxh3_64(key.as_bytes()) >> 1).cast_signed()
@@ -60,7 +60,10 @@ pub(crate) fn rank(
     export.push(RUNS, row)?;
     labels(export, origin, id)?;
     let mut rows = Rows { export, run: origin.run, id, rank };
-    rows.warnings(summary)?;
+    // Warnings are about a file, so they are rows of its first rank.
+    if index == 0 {
+        rows.warnings(summary)?;
+    }
     rows.pools(lives)?;
     rows.tensors(lives)?;
     rows.phases()?;
@@ -102,6 +105,7 @@ fn run_row(
     let oom = rank.and_then(|rank| rank.oom.as_ref());
     let growth = rank.and_then(|rank| rank.growth.as_ref());
     let padding = rank.and_then(|rank| rank.padding.as_ref());
+    let padding = padding.filter(|padding| peak.is_some_and(|peak| peak.pool == padding.pool));
     vec![
         ("schema_version", number(SCHEMA)),
         ("run", word(origin.run)),
@@ -183,10 +187,6 @@ impl Rows<'_, '_> {
     }
 
     fn warnings(&mut self, summary: &Summary) -> Result<()> {
-        // Warnings are about a file, so they are rows of its first rank.
-        if summary.ranks.first() != Some(self.rank) {
-            return Ok(());
-        }
         for warning in &summary.source.warnings {
             let row = [("line", number(warning.line)), ("message", word(&warning.message))];
             self.push("warnings", row)?;
@@ -207,9 +207,10 @@ impl Rows<'_, '_> {
                     [("pool", word(pool)), ("class", word(class)), ("per_bank", number(*bytes))],
                 )?;
             }
-            for point in lives.points(pool, CURVE_COLUMNS) {
+            for (position, point) in lives.points(pool, CURVE_COLUMNS).into_iter().enumerate() {
                 let row = [
                     ("pool", word(pool)),
+                    ("position", number(position)),
                     ("step", number(point.step)),
                     ("time_ns", number(point.time_ns)),
                     ("per_bank", number(point.per_bank)),

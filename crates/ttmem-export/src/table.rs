@@ -190,3 +190,48 @@ fn parquet_error(path: &Path) -> impl Fn(ParquetError) -> Error + '_ {
         Error::Write { path: path.into(), source }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::metadata::RowGroupMetaData;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::file::statistics::Statistics;
+
+    use super::*;
+    use crate::cells::{number, word};
+
+    #[test]
+    fn row_groups_have_statistics_by_which_engines_skip_ranks() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("tensors.parquet");
+        let row = |rank: i64, tensor: i64| {
+            vec![("rank_id", number(rank)), ("pool", word("cuda:0")), ("tensor", number(tensor))]
+        };
+        let mut table = Table::create(path.clone(), &row(0, 0), &[]).unwrap();
+        // As in an export: the rows of a rank follow each other.
+        let rows_per_rank = 100_000;
+        for rank in [10, 20, 30] {
+            for tensor in 0..rows_per_rank {
+                table.push(row(rank, tensor)).unwrap();
+            }
+        }
+        table.finish().unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let groups = reader.metadata().row_groups();
+        let counts: Vec<i64> = groups.iter().map(RowGroupMetaData::num_rows).collect();
+        assert_eq!(counts, [122_880, 122_880, 54_240]);
+        let ranks: Vec<(i64, i64)> = groups
+            .iter()
+            .map(|group| {
+                let Some(Statistics::Int64(found)) = group.column(0).statistics() else { panic!("none") };
+                (*found.min_opt().unwrap(), *found.max_opt().unwrap())
+            })
+            .collect();
+        // A query about one rank reads the groups with its rows, and no others.
+        assert_eq!(ranks, [(10, 20), (20, 30), (30, 30)]);
+        for group in groups {
+            let Some(Statistics::ByteArray(pools)) = group.column(1).statistics() else { panic!("none") };
+            assert_eq!(pools.min_opt().map(ByteArray::data), Some(&b"cuda:0"[..]));
+        }
+    }
+}

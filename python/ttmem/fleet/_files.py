@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
 
 from ttmem.fleet._schema import TABLES
@@ -21,35 +22,55 @@ class NotADatasetError(ValueError):
     """A folder has no table `runs`."""
 
 
-def files(dataset: str | os.PathLike[str]) -> Files:
-    """Lists the files of a dataset.
+def files(dataset: str | os.PathLike[str], seen_at: str | None = None) -> Files:
+    """Lists the files of a dataset, which the engine may see at another path.
 
-    An export renames its file in `runs` last, and removes it first. So if `runs` has the same files before
-    and after the other tables are listed, the list has all files of these exports.
+    Exports of different runs do not depend on each other, so each run is listed until nothing that was listed
+    has vanished meanwhile. Files that were added meanwhile are not in the list.
     """
     root = os.path.abspath(os.fspath(dataset))
-    for _ in range(ATTEMPTS):
-        before = _exports(root, "runs")
-        tables = {table: _exports(root, table) for table in TABLES if table != "runs"}
-        if _exports(root, "runs") != before:
-            continue
-        if not before:
-            message = f"{os.fspath(dataset)}: not a dataset; run `ttmem export INPUT -o {os.fspath(dataset)}`"
-            raise NotADatasetError(message)
-        listed = {"runs": before} | {table: found & before for table, found in tables.items()}
-        return Files({table: _paths(root, table, found) for table, found in listed.items()})
-    message = f"{os.fspath(dataset)}: the list of files keeps changing; try again"
-    raise TimeoutError(message)
+    found: dict[str, list[tuple[str, str]]] = {table: [] for table in TABLES}
+    changing = sorted(_names(os.path.join(root, "runs")))
+    for attempt in range(ATTEMPTS):
+        # Exports that replace each other in turn need a moment.
+        time.sleep(0.01 * min(attempt, 10))
+        changing = [folder for folder in changing if not _add(root, folder, found)]
+        if not changing:
+            break
+    else:
+        message = f"{os.fspath(dataset)}: the list of files keeps changing; try again"
+        raise TimeoutError(message)
+    if not found["runs"]:
+        message = f"{os.fspath(dataset)}: not a dataset; run `ttmem export INPUT -o {os.fspath(dataset)}`"
+        raise NotADatasetError(message)
+    paths = {
+        table: [os.path.join(seen_at or root, table, folder, name) for folder, name in sorted(exports)]
+        for table, exports in found.items()
+    }
+    return Files(paths)
 
 
-def _exports(root: str, table: str) -> set[tuple[str, str]]:
-    """Returns the folder and the file name of each export in a table."""
-    found: set[tuple[str, str]] = set()
-    for folder in _names(os.path.join(root, table)):
-        for name in _names(os.path.join(root, table, folder)):
-            if name.endswith(".parquet") and not name.startswith("."):
-                found.add((folder, name))
-    return found
+def _add(root: str, folder: str, found: dict[str, list[tuple[str, str]]]) -> bool:
+    """Adds the files of a run; returns false if an export was removed meanwhile.
+
+    An export renames its file in `runs` last, and removes it first, so while it is in `runs`, all its files
+    are there. A list of `runs` may lack both an export that was removed while the folder was read and the one
+    that replaced it, but then the list before it has the first of them.
+    """
+    earlier = _exports(root, "runs", folder)
+    exports = _exports(root, "runs", folder)
+    tables = {table: _exports(root, table, folder) & exports for table in TABLES if table != "runs"}
+    if not earlier <= exports <= _exports(root, "runs", folder):
+        return False
+    for table, names in {"runs": exports, **tables}.items():
+        found[table] += [(folder, name) for name in names]
+    return True
+
+
+def _exports(root: str, table: str, folder: str) -> set[str]:
+    """Returns the file names of the exports of a run in a table."""
+    names = _names(os.path.join(root, table, folder))
+    return {name for name in names if name.endswith(".parquet") and not name.startswith(".")}
 
 
 def _names(folder: str) -> list[str]:
@@ -57,7 +78,3 @@ def _names(folder: str) -> list[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _paths(root: str, table: str, found: set[tuple[str, str]]) -> list[str]:
-    return [os.path.join(root, table, folder, name) for folder, name in sorted(found)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import resources
+from itertools import dropwhile
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ NAMES = (
     "tensors",
     "lines",
     "timeline",
+    "trend",
+    "ranks",
+    "labels",
 )
 """The questions, in the order of `--help`."""
 
@@ -63,8 +67,11 @@ DIALECTS = {
 
 def source(question: str) -> str:
     """Returns the SQL source of a question."""
-    folder = resources.files(__package__).joinpath("sql")
-    return folder.joinpath(f"{question}.sql").read_text(encoding="utf-8")
+    return _read(f"{question}.sql")
+
+
+def _read(file: str) -> str:
+    return resources.files(__package__).joinpath("sql").joinpath(file).read_text(encoding="utf-8")
 
 
 def title(question: str) -> str:
@@ -90,13 +97,23 @@ def sql(question: str, engine: str, choice: Choice) -> str:
         "numbers": numbers,
         "text": dialect.text,
     }
+    fields["known"] = _filled(code(_read("parts/known.sql")), fields).rstrip()
+    return _filled(source(question), fields)
+
+
+def _filled(text: str, fields: dict[str, str]) -> str:
     # One pass, so that a value with braces stays as it is.
-    pieces = source(question).split("{")
+    pieces = text.split("{")
     filled = [pieces[0]]
     for piece in pieces[1:]:
         name, _, rest = piece.partition("}")
         filled.append(fields[name] + rest)
     return "".join(filled)
+
+
+def code(text: str) -> str:
+    """Returns a source without the comment that it begins with."""
+    return "".join(dropwhile(lambda line: not _is_code(line), text.splitlines(keepends=True)))
 
 
 def _is_code(line: str) -> bool:

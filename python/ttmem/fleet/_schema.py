@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+SCHEMA = 1
+"""The version of the tables. New columns and tables do not change it."""
 TEXT, NUMBER, FLAG = "text", "number", "flag"
 
 _COLUMNS = {
@@ -35,7 +37,7 @@ _COLUMNS = {
         rank_id:number run:text rank:text pool:text class:text per_bank:number
     """,
     "curves": """
-        rank_id:number run:text rank:text pool:text step:number time_ns:number per_bank:number
+        rank_id:number run:text rank:text pool:text position:number step:number time_ns:number per_bank:number
     """,
     "tensors": """
         rank_id:number run:text rank:text tensor:number pool:text class:text per_bank:number at_peak:flag

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
-use ttmem::Result;
+use ttmem::{Error, Result};
 
 use crate::args::Verbosity;
 use crate::companions;
@@ -24,7 +24,7 @@ Exit codes: 0 success, even if some inputs could not be read; 2 wrong usage, or 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Export {
-    /// Logs, recordings, profiles, reports, and folders of these; `-` is standard input.
+    /// Logs, recordings, profiles, reports, and folders of these; `-` is standard input, with --run.
     #[arg(required = true, value_name = "INPUT")]
     pub inputs: Vec<OsString>,
 
@@ -64,6 +64,9 @@ pub(crate) enum Format {
 /// Runs `ttmem-export`.
 pub(crate) fn run(args: &Export, verbosity: Verbosity) -> Result<u8> {
     let Format::Parquet = args.to;
+    if let Some(key) = repeated_key(&args.labels) {
+        return Err(Error::Usage(format!("--label {key}: given twice; pass each key once")));
+    }
     let option = |name: &str, value: &str| OsString::from(format!("--{name}={value}"));
     let mut output = OsString::from("--output=");
     output.push(&args.output);
@@ -76,6 +79,12 @@ pub(crate) fn run(args: &Export, verbosity: Verbosity) -> Result<u8> {
     words.push("--".into());
     words.extend(args.inputs.iter().cloned());
     companions::run("ttmem-export", &words)
+}
+
+/// The key that several labels have.
+fn repeated_key(labels: &[String]) -> Option<&str> {
+    let keys = || labels.iter().filter_map(|label| Some(label.split_once('=')?.0));
+    keys().enumerate().find(|(at, key)| keys().take(*at).any(|earlier| earlier == *key)).map(|(_, key)| key)
 }
 
 /// Parses the name of a run.
@@ -98,6 +107,9 @@ mod tests {
         for label_text in ["commit=1a2b3c", "a=", "a=b=c"] {
             assert_eq!(label(label_text), Ok(label_text.to_owned()));
         }
+        let labels = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<String>>();
+        assert_eq!(repeated_key(&labels(&["a=1", "b=1", "a=2"])), Some("a"));
+        assert_eq!(repeated_key(&labels(&["a=b", "b=1"])), None);
         assert!(label("commit").is_err() && label("=x").is_err() && label("").is_err());
     }
 }

@@ -54,6 +54,27 @@ fn sources_are_separated_by_run_path_and_machine() {
 }
 
 #[test]
+fn the_name_of_a_run_may_be_long() {
+    let folder = TempDir::new().unwrap();
+    let name = "é/".repeat(200);
+    let run = format!("--run={name}");
+    for _ in 0..2 {
+        export(folder.path(), &[&run, "--", &corpus("tt_log/oom-capacity.log")]);
+        assert_eq!(runs(folder.path()), [name.as_str()]);
+    }
+}
+
+#[test]
+fn standard_input_needs_the_name_of_a_run() {
+    let folder = TempDir::new().unwrap();
+    let output = program(&folder.path().join("fleet"), &["--", "-"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message, "ttmem: -: standard input has no name; pass --run NAME\n");
+    assert!(!folder.path().join("fleet").exists());
+}
+
+#[test]
 fn several_processes_may_export_at_the_same_time() {
     let folder = TempDir::new().unwrap();
     let logs = ["tt_log/oom-capacity.log", "tt_log/vae-decoder.log"].map(corpus);

@@ -1,11 +1,15 @@
 //! Exports that are killed, or whose disk is full: the dataset reads as before.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use tempfile::TempDir;
+use ttmem::Error;
+use ttmem::read::Progress;
+use ttmem_export::Request;
 
 use super::{all_rows, corpus, export, files, program, rows};
 
@@ -71,6 +75,24 @@ fn an_export_that_is_killed_while_it_renames_changes_nothing() {
 }
 
 #[test]
+fn an_export_that_is_stopped_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let log = corpus("tt_log/oom-capacity.log");
+    export(folder.path(), &["--run=r", "--", &log]);
+    let names = files(folder.path());
+    let request = Request {
+        dataset: folder.path().into(),
+        run: Some("r".into()),
+        inputs: vec!["/nonexistent".into(), log],
+        ..Request::default()
+    };
+    let progress = Arc::new(Progress::default());
+    let stopped = ttmem_export::export(&request, &progress, |_| progress.stop());
+    assert!(matches!(stopped, Err(Error::Write { .. })), "{stopped:?}");
+    assert_eq!(files(folder.path()), names);
+}
+
+#[test]
 fn a_running_export_keeps_its_files() {
     let folder = TempDir::new().unwrap();
     let log = corpus("tt_log/oom-capacity.log");
@@ -92,8 +114,67 @@ fn a_running_export_keeps_its_files() {
     assert_eq!(runs.len(), 3, "{runs:?}");
 }
 
+/// A file system of a few megabytes, which is unmounted at the end.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    const SIZE: u64 = 4 << 20;
+
+    /// Mounts it; `None` where that takes more rights.
+    fn mount() -> Option<Self> {
+        let folder = TempDir::new().unwrap();
+        let size = format!("size={}", Self::SIZE);
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path());
+        command.output().is_ok_and(|output| output.status.success()).then(|| Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
 #[test]
-fn a_full_disk_changes_nothing() {
+fn an_export_to_a_full_disk_changes_nothing() {
+    let Some(disk) = SmallDisk::mount() else {
+        // `a_file_that_becomes_too_large_changes_nothing` limits the size of files instead.
+        writeln!(io::stderr(), "skipped: mounting a file system of limited size needs root").unwrap();
+        return;
+    };
+    let dataset = disk.0.path().join("fleet");
+    let log = corpus("tt_log/oom-capacity.log");
+    export(&dataset, &["--run=r", "--label=commit=1", "--", &log]);
+    let (before, names) = (content(&dataset), files(&dataset));
+    let mut rest = File::create(disk.0.path().join("rest")).unwrap();
+    let full = io::copy(&mut io::repeat(0).take(SmallDisk::SIZE), &mut rest).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    let filled = rest.metadata().unwrap().len();
+    // The export fails at another file with each of these sizes, until it fits.
+    let again = || program(&dataset, &["--run=r", "--label=commit=2", "--", &log]).output().unwrap();
+    let mut failures = 0;
+    for free in (0..filled).step_by(8 << 10) {
+        rest.set_len(filled - free).unwrap();
+        let output = again();
+        if output.status.success() {
+            break;
+        }
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("cannot write") && message.contains("No space left"), "{message}");
+        assert_eq!(files(&dataset), names, "{free} bytes are free");
+        assert_eq!(content(&dataset), before, "{free} bytes are free");
+        failures += 1;
+    }
+    assert!(failures > 2, "{failures}");
+    let labels = rows(&dataset, "labels");
+    assert_eq!(labels.iter().map(|row| row["value"].as_str()).collect::<Vec<_>>(), ["2"]);
+    assert_eq!(files(&dataset).len(), names.len());
+}
+
+#[test]
+fn a_file_that_becomes_too_large_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let log = corpus("tt_log/oom-capacity.log");
     export(folder.path(), &["--run=r", "--", &log]);
@@ -106,11 +187,22 @@ fn a_full_disk_changes_nothing() {
     // The limit is in blocks of 512 bytes. If its signal is ignored, writing fails as on a full disk.
     let limited =
         |limit: &str| Command::new("sh").args(["-c", &format!("{limit}; {words}")]).output().unwrap();
-    let output = limited("trap '' XFSZ; ulimit -f 4");
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("cannot write") && message.contains("File too large"), "{message}");
-    assert_eq!(files(folder.path()), names);
+    // The export fails at another file with each of these limits, until it fits.
+    let mut failures = 0;
+    for blocks in (0..).step_by(3) {
+        let output = limited(&format!("trap '' XFSZ; ulimit -f {blocks}"));
+        if output.status.success() {
+            break;
+        }
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("cannot write") && message.contains("File too large"), "{message}");
+        assert_eq!(files(folder.path()), names, "{blocks} blocks");
+        assert_eq!(content(folder.path()), before, "{blocks} blocks");
+        failures += 1;
+    }
+    assert!(failures > 2, "{failures}");
+    let before = content(folder.path());
     let output = limited("ulimit -f 4");
     assert_eq!(output.status.code(), None, "{output:?}");
     assert_eq!(content(folder.path()), before);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod dataset;
+mod folders;
 mod interrupted;
 mod tables;
 

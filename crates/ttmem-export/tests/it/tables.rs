@@ -48,6 +48,11 @@ fn numbers_equal_those_of_the_summary() {
             let of_rank = |row: &&super::Row| row["rank_id"] == run["rank_id"];
             let verdict = rank.oom.as_ref().map(|oom| oom.statement.headline.clone());
             assert_eq!(run.get("verdict"), verdict.as_ref(), "{input}");
+            // The sizes in `runs` are of the most important pool.
+            let main = rank.peak.as_ref().map(|peak| peak.pool.as_str());
+            let padding = rank.padding.as_ref().filter(|padding| main == Some(&padding.pool));
+            let padded = padding.map(|padding| padding.padded_bytes.to_string());
+            assert_eq!(run.get("padded_bytes"), padded.as_ref(), "{input}");
             for (name, pool) in rank.pools.iter() {
                 let of_pool = |row: &&super::Row| of_rank(row) && row["pool"] == name;
                 let row = pools.iter().find(of_pool).unwrap();

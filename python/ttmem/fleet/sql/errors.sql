@@ -2,5 +2,5 @@
 SELECT run, file, source_host, error_code, error
 FROM runs
 WHERE error IS NOT NULL AND {in_run}
-ORDER BY run, file
+ORDER BY run, file, source_host, error
 LIMIT {limit}

@@ -1,32 +1,34 @@
--- What grew between two values of a label: per model and class, the highest size of a rank at the peak of its most
--- important pool. The model is the label `model`, or the run if it has no such label. Largest growth first.
-WITH sides AS (
-  SELECT rank_id, MAX(CASE WHEN value = {before} THEN 1 ELSE 0 END) AS is_before
-  FROM labels
-  WHERE key = {key} AND value IN ({before}, {after})
-  GROUP BY rank_id
-), known AS (
-  SELECT runs.rank_id AS rank_id, COALESCE(models.value, runs.run) AS model, sides.is_before AS is_before,
-         runs.pool AS pool, runs.peak_per_bank AS peak_per_bank
-  FROM runs
-  JOIN sides ON runs.rank_id = sides.rank_id
-  LEFT JOIN (SELECT rank_id, value FROM labels WHERE key = 'model') AS models ON runs.rank_id = models.rank_id
-  WHERE runs.peak_per_bank IS NOT NULL AND {in_run}
-), sizes AS (
-  SELECT model, is_before, 'peak' AS class, peak_per_bank AS bytes FROM known
+-- What grew between two values of a label: per model, kind of pool and class, the mean of all ranks at the peak of their most
+-- important pool. The model is the label `model`. Largest growth first.
+WITH {known}, sizes AS (
+  SELECT rank_id, model, kind, is_before, 0 AS is_class, 'peak' AS class, peak_per_bank AS bytes FROM known
   UNION ALL
-  SELECT known.model AS model, known.is_before AS is_before, classes.class AS class, classes.per_bank AS bytes
+  SELECT known.rank_id AS rank_id, known.model AS model, known.kind AS kind, known.is_before AS is_before, 1 AS is_class,
+         classes.class AS class, classes.per_bank AS bytes
   FROM known JOIN classes ON known.rank_id = classes.rank_id AND known.pool = classes.pool
-), totals AS (
-  SELECT model, class, MAX(CASE WHEN is_before = 1 THEN bytes ELSE NULL END) AS before_bytes,
-         MAX(CASE WHEN is_before = 0 THEN bytes ELSE NULL END) AS after_bytes
+), counts AS (
+  -- A rank with known classes has no tensors of the other classes.
+  SELECT model, kind, is_class, COUNT(DISTINCT CASE WHEN is_before = 1 THEN rank_id ELSE NULL END) AS before_ranks,
+         COUNT(DISTINCT CASE WHEN is_before = 0 THEN rank_id ELSE NULL END) AS after_ranks
   FROM sizes
-  GROUP BY model, class
+  GROUP BY model, kind, is_class
+), totals AS (
+  SELECT model, kind, is_class, class, SUM(CASE WHEN is_before = 1 THEN bytes ELSE NULL END) AS before_bytes,
+         SUM(CASE WHEN is_before = 0 THEN bytes ELSE NULL END) AS after_bytes
+  FROM sizes
+  GROUP BY model, kind, is_class, class
+), means AS (
+  SELECT totals.model AS model, totals.kind AS kind, totals.class AS class,
+         CAST(FLOOR(CAST(totals.before_bytes AS DOUBLE) / CAST(counts.before_ranks AS DOUBLE)) AS BIGINT) AS before_mean,
+         CAST(FLOOR(CAST(totals.after_bytes AS DOUBLE) / CAST(counts.after_ranks AS DOUBLE)) AS BIGINT) AS after_mean
+  FROM totals
+  JOIN counts ON totals.model = counts.model AND totals.kind = counts.kind AND totals.is_class = counts.is_class
+  WHERE counts.before_ranks > 0 AND counts.after_ranks > 0
 )
-SELECT model, class, before_bytes AS before_per_bank, after_bytes AS after_per_bank,
-       COALESCE(after_bytes, 0) - COALESCE(before_bytes, 0) AS difference_per_bank
-FROM totals
-WHERE model IN (SELECT model FROM known WHERE is_before = 1) AND model IN (SELECT model FROM known WHERE is_before = 0)
-  AND COALESCE(after_bytes, 0) > COALESCE(before_bytes, 0)
-ORDER BY COALESCE(after_bytes, 0) - COALESCE(before_bytes, 0) DESC, model, class
+SELECT NULLIF(means.model, '') AS model, means.kind AS pool, means.class AS class, means.before_mean AS before_per_bank,
+       means.after_mean AS after_per_bank,
+       COALESCE(means.after_mean, 0) - COALESCE(means.before_mean, 0) AS difference_per_bank
+FROM means
+WHERE COALESCE(means.after_mean, 0) > COALESCE(means.before_mean, 0)
+ORDER BY COALESCE(means.after_mean, 0) - COALESCE(means.before_mean, 0) DESC, means.model, means.kind, means.class
 LIMIT {limit}

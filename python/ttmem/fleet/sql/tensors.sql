@@ -1,8 +1,13 @@
--- The largest tensors at the peaks of all ranks. Tensors with the same name, class, shape and type share a row.
-SELECT name, class, shape, dtype, MAX(per_bank) AS largest_per_bank, COUNT(*) AS tensors, SUM(per_bank) AS sum_per_bank
-FROM tensors
-WHERE at_peak AND {in_run}
-GROUP BY name, class, shape, dtype
-ORDER BY largest_per_bank DESC NULLS LAST, sum_per_bank DESC NULLS LAST, name ASC NULLS LAST, class,
-         shape ASC NULLS LAST, dtype ASC NULLS LAST
+-- The largest tensors at the peaks of the most important pools of all ranks. Tensors with the same kind of pool, name, class,
+-- shape and type share a row. Sums add one bank (one core, or the device) of each rank.
+WITH known AS (
+  SELECT rank_id, pool, REGEXP_REPLACE(pool, ':.*', '') AS kind FROM runs WHERE pool IS NOT NULL AND {in_run}
+)
+SELECT known.kind AS pool, tensors.name AS name, tensors.class AS class, tensors.shape AS shape, tensors.dtype AS dtype,
+       MAX(tensors.per_bank) AS largest_per_bank, COUNT(*) AS tensors, SUM(tensors.per_bank) AS sum_per_bank
+FROM tensors JOIN known ON tensors.rank_id = known.rank_id AND tensors.pool = known.pool
+WHERE tensors.at_peak
+GROUP BY known.kind, tensors.name, tensors.class, tensors.shape, tensors.dtype
+ORDER BY largest_per_bank DESC NULLS LAST, sum_per_bank DESC NULLS LAST, known.kind, tensors.name ASC NULLS LAST,
+         tensors.class, tensors.shape ASC NULLS LAST, tensors.dtype ASC NULLS LAST
 LIMIT {limit}
