@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { defineConfig, type UserConfig } from "vite";
 import { viteSingleFile } from "vite-plugin-singlefile";
 
-/** Returns the configuration that builds `page` into `file` in the assets folder of `crate`, which embeds it. */
-export function onePage(page: string, file: string, crate: string, more: UserConfig = {}): UserConfig {
-  const assets = `../crates/${crate}/assets`;
+/** Returns the configuration that builds `page` into `file` in a folder, given from the root of the repository. */
+export function onePage(page: string, file: string, folder: string, more: UserConfig = {}): UserConfig {
+  const assets = `../${folder}`;
   return defineConfig({
     ...more,
     build: {
@@ -32,4 +32,4 @@ export function onePage(page: string, file: string, crate: string, more: UserCon
   });
 }
 
-export default onePage("index.html", "report.html", "ttmem-report");
+export default onePage("index.html", "report.html", "crates/ttmem-report/assets");

@@ -2,4 +2,4 @@
 
 import { onePage } from "./vite.config.ts";
 
-export default onePage("gantt.html", "gantt.html", "ttmem-report");
+export default onePage("gantt.html", "gantt.html", "crates/ttmem-report/assets");

@@ -3,4 +3,6 @@
 import { onePage } from "./vite.config.ts";
 
 // The server replaces this with a new nonce in each response; browsers only run scripts and styles with that nonce.
-export default onePage("serve.html", "serve.html", "ttmem-serve", { html: { cspNonce: "ttmem-nonce" } });
+export default onePage("serve.html", "serve.html", "crates/ttmem-serve/assets", {
+  html: { cspNonce: "ttmem-nonce" },
+});

@@ -1,9 +1,8 @@
 // The flame graph and the call stacks match `ttmem FILE --flamegraph FILE.folded`.
 
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import type { Locator, Page } from "@playwright/test";
+import type { Locator } from "@playwright/test";
 import { count } from "../../src/format";
+import { overflow, violations } from "./support/accessibility";
 import {
   choosePool,
   csvOf,
@@ -209,8 +208,6 @@ test("a page without call stacks has no flame graph", async ({ page, open }) => 
   await expect(page.locator("section#live")).toHaveCount(1);
 });
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
 for (const theme of ["light", "dark"] as const) {
   for (const width of [1280, 420]) {
     test(`the flame graph is accessible: ${theme}, ${width} px`, async ({ page, open }) => {
@@ -221,23 +218,7 @@ for (const theme of ["light", "dark"] as const) {
       await flame.getByRole("searchbox").fill("linear");
       await frames(page);
       expect(await overflow(page), "no horizontal scrolling").toBeLessThanOrEqual(0);
-      await page.evaluate(axe);
-      expect(await violations(page)).toEqual([]);
+      expect(await violations(page, "#flame")).toEqual([]);
     });
   }
-}
-
-function overflow(page: Page): Promise<number> {
-  return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-}
-
-/** The violations that axe finds in the section. */
-function violations(page: Page): Promise<string[]> {
-  return page.evaluate(async () => {
-    type Found = { violations: { id: string; nodes: { html: string }[] }[] };
-    const { axe } = window as unknown as { axe: { run(where: string, options: unknown): Promise<Found> } };
-    const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"];
-    const { violations } = await axe.run("#flame", { runOnly: rules, resultTypes: ["violations"] });
-    return violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
-  });
 }

@@ -1,13 +1,13 @@
 // The gantt chart shows the numbers of `ttmem gantt --json`, on its own page and in a report.
 
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import type { Locator, Page } from "@playwright/test";
 import { count, size } from "../../src/format";
 import { gutterOf, Layout, RIGHT, ROW } from "../../src/gantt/layout";
 import { duration } from "../../src/gantt/time";
 import type { Gantt } from "../../src/generated/answers";
+import { overflow, violations } from "./support/accessibility";
 import { expect, frames, open as openReport, show, test } from "./support/page";
 import { corpusFile, ganttAnswer, ganttPage, summary, writtenProfile } from "./support/tool";
 
@@ -367,8 +367,6 @@ test.describe("defects of the previous tool", () => {
   });
 });
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
 for (const [theme, width] of [
   ["light", 1280],
   ["dark", 1280],
@@ -379,22 +377,7 @@ for (const [theme, width] of [
     await page.setViewportSize({ width, height: 900 });
     await openGantt(page, THREADS);
     await page.getByRole("button", { name: "request › preprocess" }).click();
-    await page.evaluate(axe);
-    const wrong = await page.evaluate(async () => {
-      interface Result {
-        violations: { id: string; nodes: { target: unknown; failureSummary?: string }[] }[];
-      }
-      const { axe } = window as unknown as {
-        axe: { run(node: Document, options: unknown): Promise<Result> };
-      };
-      const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"];
-      const { violations } = await axe.run(document, { runOnly: rules, resultTypes: ["violations"] });
-      return violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.target} ${nodes[0]?.failureSummary}`);
-    });
-    expect(wrong).toEqual([]);
-    const over = await page.evaluate(
-      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    );
-    expect(over).toBe(0);
+    expect(await violations(page)).toEqual([]);
+    expect(await overflow(page)).toBe(0);
   });
 }

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
-import type { Gantt, Summary } from "../../../src/generated/answers";
+import type { Diff, Gantt, Summary } from "../../../src/generated/answers";
 
 const WEB = resolve(import.meta.dirname, "../../..");
 const TTMEM = resolve(WEB, process.env.TTMEM_BIN ?? "../target/debug/ttmem");
@@ -30,6 +30,11 @@ export function corpusFile(name: string): string {
 /** A recording of a PyTorch program, which is `train.py` in the same folder. */
 export function recordingOfPyTorch(): string {
   return resolve(import.meta.dirname, "../recordings/train.ttmem");
+}
+
+/** A recording of a PyTorch program that leaks until memory runs out, which is `leak.py` in the same folder. */
+export function recordingOfLeak(): string {
+  return resolve(import.meta.dirname, "../recordings/leak.ttmem");
 }
 
 /** A recording of a ttnn program, which is in `l1.py` in the same folder. */
@@ -83,6 +88,60 @@ export function ganttPage(file: string): string {
   execFileSync(TTMEM, ["gantt", file, page], { stdio: "ignore" });
   const built = process.env.TTMEM_GANTT_PAGE;
   return built ? inNewPage(page, resolve(WEB, built)) : page;
+}
+
+/** The output of `ttmem diff --json`. */
+export function diffAnswer(before: string, after: string): Diff {
+  const output = execFileSync(TTMEM, ["diff", before, after, "--json", "--quiet"], { maxBuffer: 1 << 28 });
+  return JSON.parse(output.toString());
+}
+
+/** Writes the page of a comparison and returns its path. */
+export function diffPage(before: string, after: string, ...options: string[]): string {
+  const page = join(mkdtempSync(join(FILES, "diff-")), "page.html");
+  execFileSync(TTMEM, ["diff", before, after, "--page", page, ...options], { stdio: "ignore" });
+  const built = process.env.TTMEM_DIFF_PAGE;
+  return built ? inNewPage(page, resolve(WEB, built)) : page;
+}
+
+/** The Python package as `make python` installs it. */
+const PYTHON = resolve(WEB, process.env.TTMEM_PYTHON ?? "../target/venv/bin/python");
+
+/** Exports files as a run of a dataset, by the name of the dataset. */
+export function exported(dataset: string, run: string, files: string[], ...options: string[]): void {
+  const words = ["export", "--quiet", "-o", join(FILES, dataset), "--run", run, ...options, ...files];
+  execFileSync(PYTHON, ["-m", "ttmem", ...words], { stdio: "ignore" });
+}
+
+/** Writes a dataset of made ranks. */
+export function madeFleet(dataset: string, runs: number, ranks: number): void {
+  const script = resolve(WEB, "../python/tests/made_fleet.py");
+  execFileSync(PYTHON, [script, join(FILES, dataset), String(runs), String(ranks)]);
+}
+
+/** Writes the page of a dataset and returns its path. Reports of the files are linked if they are in `home`. */
+export function fleetPage(dataset: string, home: string | null = null, ...options: string[]): string {
+  const page = join(mkdtempSync(join(FILES, "fleet-")), "page.html");
+  const env = { ...process.env, TTMEM_HOME: home ?? join(FILES, "no-home") };
+  execFileSync(PYTHON, ["-m", "ttmem", "fleet", "report", join(FILES, dataset), "-o", page, ...options], {
+    env,
+  });
+  const built = process.env.TTMEM_FLEET_PAGE;
+  return built ? inNewPage(page, resolve(WEB, built)) : page;
+}
+
+/** The rows of `ttmem fleet QUESTION --json`. */
+export function fleetRows(dataset: string, question: string): Record<string, string | number | null>[] {
+  const words = ["-m", "ttmem", "fleet", question, join(FILES, dataset), "--json", "--limit", "100000"];
+  const output = execFileSync(PYTHON, words, { maxBuffer: 1 << 28 });
+  return JSON.parse(output.toString()).rows;
+}
+
+/** Stores the report of a file in a new folder of stored reports, and returns that folder. */
+export function homeWithReport(file: string): string {
+  const home = mkdtempSync(join(FILES, "home-"));
+  execFileSync(TTMEM, ["report", file], { env: { ...process.env, TTMEM_HOME: home }, stdio: "ignore" });
+  return home;
 }
 
 /** Writes a log. */
