@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 ROUNDS = int(os.environ.get("ROUNDS", "9"))
 FIRST, LATER = 10, 20
+# Iterations before those that are measured, in variants that learn nothing in their first ones.
+WARM_UP = 3
 
 
 def trained(model: nn.Module, loss_of: Callable[[nn.Module], torch.Tensor]) -> Callable[[], object]:
@@ -272,26 +274,27 @@ def interleaved(
 ) -> tuple[dict[str, Ratios], float]:
     """Returns the ratios of all variants, and the median time of an iteration without a tracker."""
 
-    def block(entered: Callable[[], Any]) -> tuple[float, float]:
+    def block(entered: Callable[[], Any], warm_up: int = WARM_UP) -> tuple[float, float]:
         gc.collect()
         with entered():
             if is_compiled:
                 # A program that is compiled without hooks is compiled again with them.
                 timed(step, 2)
-            return statistics.median(timed(step, FIRST)), statistics.median(timed(step, LATER))
+            return statistics.median(timed(step, warm_up)), statistics.median(timed(step, LATER))
 
     ratios = {way: Ratios([], []) for way in ways}
     bases = []
     for turn in range(ROUNDS):
-        base = block(bare)
-        bases.append(base[1])
+        base = block(bare)[1]
+        bases.append(base)
         # In the other direction every second time, so that no variant always follows the same one.
         for way, entered in list(ways.items())[:: 1 if turn % 2 == 0 else -1]:
-            first, later = block(entered)
-            after = block(bare)
-            bases.append(after[1])
-            ratios[way].first.append(first / statistics.mean((base[0], after[0])))
-            ratios[way].later.append(later / statistics.mean((base[1], after[1])))
+            first, later = block(entered, FIRST if way == "tensors" else WARM_UP)
+            after = block(bare)[1]
+            bases.append(after)
+            around = statistics.mean((base, after))
+            ratios[way].first.append(first / around)
+            ratios[way].later.append(later / around)
             base = after
     return ratios, statistics.median(bases)
 

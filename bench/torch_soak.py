@@ -5,7 +5,8 @@
 
 On CUDA, a Llama model generates text, and an iteration is a token. On the CPU, a small transformer is trained.
 A quarter of the time goes to the same program without the tracker, in a separate process: other programs on
-the machine delay single iterations of both.
+the machine delay single iterations of both. A stall is an iteration that takes longer than the median of those at
+the same place of a text: the first token includes the prompt.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
 
 LIMIT = "64MB"
 FIRST = 10
-# A delay of this many milliseconds, compared with the median iteration, is noticed.
+# A delay of this many milliseconds is noticed.
 STALL = 20.0
+# A text has this many tokens.
+TOKENS = 16
 # The tracker's ring buffer of CUDA allocations, at its start; an allocation has three entries.
 RING, ENTRIES = 200_000, 3
 
@@ -94,7 +97,12 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
             memory.append(resident())
     later = times[FIRST:]
     median = statistics.median(later)
-    stalls = [index for index, took in enumerate(times) if index >= FIRST and took > median + STALL]
+    usual = [statistics.median(later[place::TOKENS] or [median]) for place in range(TOKENS)]
+    stalls = [
+        index
+        for index, took in enumerate(times)
+        if index >= FIRST and took > usual[(index - FIRST) % TOKENS] + STALL
+    ]
     found: dict[str, Any] = {
         "iterations": len(times),
         "first": [round(took, 1) for took in times[:FIRST]],
@@ -132,7 +140,7 @@ def show(found: dict[str, Any], bare: dict[str, Any], device: str) -> None:
     for name, of in (("without the tracker", bare), ("with it", found)):
         print(f"{name}: {of['iterations']} iterations, median {of['median']} ms, p99 {of['p99']} ms")
         print(f"    the first {FIRST}: {of['first']} ms")
-        print(f"    {of['stalls']} iterations took over {STALL:g} ms more than the median: {of['longest']}")
+        print(f"    {of['stalls']} iterations took over {STALL:g} ms more than usual: {of['longest']}")
         print(f"    memory of the process over time: {of['memory_mib']} MiB")
     print(f"{found['rotations']} changes of the file, {found['stalls_near_rotations']} stalls near them")
     print(f"recording: {found['recording_mib']} MiB; lost: {found['lost'] or 'nothing'}")
