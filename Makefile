@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test rust java python-and-browser prose format lint header build unit docs web web-check browser python python-download tested-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture bench-snapshot native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
+.PHONY: test rust java python-and-browser prose format lint header build unit docs web web-check browser python python-download tested-wheel installed-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-diff bench-fleet bench-fleet-page bench-serve bench-torch bench-tracker bench-capture bench-snapshot native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
 
 # With nothing compiled, it takes longer to prepare for the next build than to build. Where `cargo` has prepared for it
 # already, this takes part.
@@ -76,7 +76,7 @@ web/node_modules: web/package-lock.json
 	cd web && npm install --no-save --no-audit --no-fund
 	@touch $@
 
-# The pages, built into the crates that embed them.
+# The pages, built into the crates and the Python package that contain them.
 web: web/node_modules
 	cd web && npm run build
 
@@ -86,12 +86,15 @@ web-check: web/node_modules
 	cd web && npx vite build --outDir ../target/page --emptyOutDir --logLevel warn
 	cd web && npx vite build --config vite.serve.config.ts --outDir ../target/page --logLevel warn
 	cd web && npx vite build --config vite.gantt.config.ts --outDir ../target/page --logLevel warn
-	@for page in ttmem-report/assets/report ttmem-report/assets/gantt ttmem-serve/assets/serve; do \
-		cmp target/page/$${page##*/}.html crates/$$page.html || \
-		{ echo "crates/$$page.html is out of date: run 'make web' and commit it"; exit 1; }; done
+	cd web && npx vite build --config vite.diff.config.ts --outDir ../target/page --logLevel warn
+	cd web && npx vite build --config vite.fleet.config.ts --outDir ../target/page --logLevel warn
+	@for page in crates/ttmem-report/assets/report crates/ttmem-report/assets/gantt crates/ttmem-report/assets/diff \
+		crates/ttmem-serve/assets/serve python/ttmem/fleet/page; do \
+		cmp target/page/$${page##*/}.html $$page.html || \
+		{ echo "$$page.html is out of date: run 'make web' and commit it"; exit 1; }; done
 
 # The page in real browsers, with all network blocked.
-browser: web/node_modules build
+browser: web/node_modules build installed-wheel
 	for browser in chromium firefox-esr; do command -v $$browser >/dev/null || \
 		{ apt-get update -qq && apt-get install -y -qq $$browser; } || exit 1; done
 	cd web && npx playwright test
@@ -107,12 +110,15 @@ java:
 	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; }
 
 # The Python package: its sources, and the wheel, installed as people install it.
-python: tested-wheel java
+python: installed-wheel java
 	target/venv/bin/ruff format --check .
 	target/venv/bin/ruff check .
 	target/venv/bin/mypy
-	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/tested/*.whl
 	target/venv/bin/pytest --numprocesses 2 --dist loadfile
+
+# As people install it. The page of a fleet is written by Python, so that the browser's tests need it as well.
+installed-wheel: tested-wheel
+	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/tested/*.whl
 
 tested-wheel: build
 	$(LINTING) bash python/tested_wheel.sh
@@ -164,6 +170,21 @@ bench-gantt: web/node_modules
 	$(CARGO) build --profile dist --locked -p ttmem-cli --bins
 	$(CARGO) build --profile dist --locked -p ttmem --example make_calls
 	bash bench/gantt.sh
+
+# Comparisons of profiles with up to a million operations: time and memory.
+bench-diff:
+	$(CARGO) build --profile dist --locked --workspace --bins
+	bash bench/diff.sh
+
+# A fleet of 4,096 ranks with 8 million tensors: the size of its dataset, the export, the time of each question. After
+# `make python`.
+bench-fleet:
+	$(CARGO) build --profile dist --locked --workspace --bins
+	target/venv/bin/python bench/fleet.py
+
+# The page of a fleet with 4,096 ranks: its size, how long until it is drawn, how smooth it is. After `make python`.
+bench-fleet-page: web/node_modules
+	bash bench/fleet-page.sh
 
 # The server under load: 200 readers and 8 uploads of 100 MB at once; answers, time and memory.
 bench-serve:

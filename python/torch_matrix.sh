@@ -21,7 +21,7 @@ for entry in "$@"; do
 	rm -rf "$venv"
 	if ! "$python" -m venv "$venv" >"$log" 2>&1 ||
 		! "$venv/bin/pip" install --quiet --no-cache-dir --disable-pip-version-check "torch==$version" \
-			-r <(grep -E '^(numpy|pytest)' python/requirements/test.txt) >>"$log" 2>&1 ||
+			-r <(grep -E '^(mcp|numpy|pytest)' python/requirements/test.txt) >>"$log" 2>&1 ||
 		! "$venv/bin/pip" install --quiet --no-deps --no-index target/wheels/tested/*.whl >>"$log" 2>&1; then
 		results+=("$version	$python	not installed, see $log")
 		failed=1

@@ -702,35 +702,35 @@ type Way = fn(&Place) -> Session;
 
 /// The way to every screen, and whether `q` there is a letter in a field that is not empty.
 fn every_screen() -> Vec<(Way, bool)> {
-    fn at(place: &Place, keys: &[&str], seen: &str) -> Session {
+    /// Sends keys, and waits for what they lead to: a key that is sent while a file is read does nothing.
+    fn at(place: &Place, steps: &[(&str, &str)]) -> Session {
         let mut session = place.start();
         session.see("2; the newest is vae");
-        for key in keys {
-            session.send(key);
+        for (keys, seen) in steps {
+            session.send(keys).see(seen);
         }
-        session.see(seen);
         session
     }
     vec![
-        (|place| at(place, &[], "Newest log"), false),
-        (|place| at(place, &["l"], "recent files"), false),
-        (|place| at(place, &["lva"], "Path  va"), true),
-        (|place| at(place, &["lnowhere\r", CTRL_U], "Path"), false),
-        (|place| at(place, &["lvae.log\r"], VAE), false),
-        (|place| at(place, &["lvae.log\r", "m"], "Save Markdown as"), true),
+        (|place| at(place, &[("", "Newest log")]), false),
+        (|place| at(place, &[("l", "recent files")]), false),
+        (|place| at(place, &[("lva", "Path  va")]), true),
+        (|place| at(place, &[("lnowhere\r", "not found"), (CTRL_U, "Path")]), false),
+        (|place| at(place, &[("lvae.log\r", VAE)]), false),
+        (|place| at(place, &[("lvae.log\r", VAE), ("m", "Save Markdown as")]), true),
         (
             |place| {
                 place.write("vae.md", "");
-                at(place, &["lvae.log\r", "m\r"], "Replace it?")
+                at(place, &[("lvae.log\r", VAE), ("m\r", "Replace it?")])
             },
             false,
         ),
-        (|place| at(place, &["o"], "written"), false),
-        (|place| at(place, &["o/"], "Search"), false),
-        (|place| at(place, &["ox"], "Remove the report"), false),
+        (|place| at(place, &[("o", "written")]), false),
+        (|place| at(place, &[("o", "written"), ("/", "Search")]), false),
+        (|place| at(place, &[("o", "written"), ("x", "Remove the report")]), false),
         (without_memory, false),
-        (|place| at(place, &["r"], "Command"), false),
-        (|place| at(place, &["s"], "serve the reports"), false),
+        (|place| at(place, &[("r", "Command")]), false),
+        (|place| at(place, &[("s", "serve the reports")]), false),
     ]
 }
 
