@@ -137,8 +137,8 @@ def test_on_a_terminal_there_are_colors_unless_nobody_wants_them(environment: di
 def test_on_a_terminal_it_asks_and_starts_its_server_again(
     words: list[str], environment: dict[str, str]
 ) -> None:
-    # "browser" is also on the server's screen. Escape and a key that are read together are another key.
-    keys = [(b"browser", b"s"), (b"http://localhost:", b"\x1b"), (b"Run a command", b"q")]
+    # The server's screen mentions a browser, too. Escape and a key that are read together are another key.
+    keys = [(b"browser", b"s"), (b"http://localhost:", b"\x1b"), (b"Quit", b"q")]
     code, drawn = on_terminal(words, environment, *keys)
     assert code == 0
     assert b"\x1b[?1049h" in drawn
