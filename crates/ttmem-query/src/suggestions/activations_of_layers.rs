@@ -166,7 +166,9 @@ impl<'a> LayerOf<'a> {
                 let input = tensors[..first].iter().rev().find(|tensor| begin < self.dies(**tensor));
                 // If it is unknown when the layer is computed again, that may be when the backward pass begins.
                 let again = freed.range(..reached).next_back().copied().filter(|again| end < *again);
-                let again = again.or_else(|| self.backward_after(end).filter(|begins| *begins < reached));
+                let again = again
+                    .or_else(|| self.before_derivative(situation, output?, end, reached))
+                    .or_else(|| self.backward_after(end).filter(|begins| *begins < reached));
                 if let Some(again) = again {
                     let away = |tensor: TensorId| {
                         let from = self.freed_at(tensor, end, again, &weights, situation);
@@ -257,6 +259,28 @@ impl<'a> LayerOf<'a> {
         let later = calls.first.partition_point(|first| *first < at.position());
         let backward = (later..calls.len()).find(|call| kind(*call) == Some(&ScopeKind::Backward))?;
         calls.first.get(backward).map(|first| Moment::late(*first))
+    }
+
+    /// The moment before the derivative of the operation that made a layer's output, if that operation saves its result. A
+    /// backward pass begins each layer with the last operation of the layer.
+    fn before_derivative(
+        &self,
+        situation: &Situation<'_>,
+        output: TensorId,
+        end: Moment,
+        reached: Moment,
+    ) -> Option<Moment> {
+        let derivative = match situation.profile.made(self.rank, output).op?.strip_prefix("aten::")? {
+            "relu" => "aten::threshold_backward",
+            "sigmoid" => "aten::sigmoid_backward",
+            "tanh" => "aten::tanh_backward",
+            "_softmax" => "aten::_softmax_backward_data",
+            "_log_softmax" => "aten::_log_softmax_backward_data",
+            _ => return None,
+        };
+        let mut steps = self.backward_after(end)?.position()..reached.position();
+        let is_it = |step: &Step| situation.profile.op_name(self.rank, *step) == Some(derivative);
+        steps.find(is_it).map(Moment::before)
     }
 
     /// Whether the operation that made a tensor is known not to need its result for the backward pass.
