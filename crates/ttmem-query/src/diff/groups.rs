@@ -272,7 +272,8 @@ impl<'a> Facts<'a> {
     fn alike(&self, group: &Group, pool: &'a str, sides: &Both<Option<Shown<'a>>>) -> Key<'a> {
         let what = |side: Option<Shown<'_>>| {
             let side = side?;
-            side.made_in.or(side.name).or(side.loc).or(side.op).map(without_digits)
+            let named = side.made_in.or(side.name);
+            named.or_else(|| side.loc()).or_else(|| side.op()).map(without_digits)
         };
         let alike = Alike {
             what: sides.map(what),

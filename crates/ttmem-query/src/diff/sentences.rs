@@ -69,8 +69,8 @@ fn called<'a>(side: &Shown<'a>) -> Option<(Called, &'a str)> {
     let names = [
         (Called::Name, side.name.filter(is_name)),
         (Called::Module, side.made_in),
-        (Called::Location, side.loc),
-        (Called::Operation, side.op),
+        (Called::Location, side.loc()),
+        (Called::Operation, side.op()),
         (Called::Name, side.name),
     ];
     names.into_iter().find_map(|(called, name)| Some((called, name?)))

@@ -11,8 +11,6 @@ pub(super) struct Shown<'a> {
     side: Side<'a>,
     id: TensorId,
     pub name: Option<&'a str>,
-    pub op: Option<&'a str>,
-    pub loc: Option<&'a str>,
     pub made_in: Option<&'a str>,
     pub shape: Option<&'a [u64]>,
     pub dtype: Option<&'a str>,
@@ -26,19 +24,26 @@ impl<'a> Shown<'a> {
         let name = tensors.name.get(index).copied().flatten();
         let name = name.or_else(|| tensors.ssa.get(index).copied().flatten());
         let ty = tensors.ty.get(index)?.and_then(|ty| side.profile.tensor_type(ty));
-        let made = side.profile.made(side.rank, id);
         let scope = side.rank.made_in(id).and_then(|scope| side.rank.scopes.name.get(scope.index()));
         Some(Self {
             side,
             id,
             name: name.map(text),
-            op: made.op,
-            loc: made.loc,
             made_in: scope.map(|scope| text(*scope)),
             shape: ty.map(|ty| &*ty.shape),
             dtype: ty.map(|ty| text(ty.layout.as_ref().map_or(ty.dtype, |layout| layout.stored_dtype))),
             per_bank: tensors.per_bank.get(index).and_then(|bytes| bytes.get()),
         })
+    }
+
+    /// The operation that allocates it.
+    pub fn op(&self) -> Option<&'a str> {
+        self.side.profile.made(self.side.rank, self.id).op
+    }
+
+    /// The location of that operation.
+    pub fn loc(&self) -> Option<&'a str> {
+        self.side.profile.made(self.side.rank, self.id).loc
     }
 
     /// The tensor in a response.
@@ -54,8 +59,8 @@ impl<'a> Shown<'a> {
         let dies = tensors.dies.get(index).copied().filter(|dies| *dies != Moment::NEVER);
         TensorSide {
             name: text(self.name),
-            op: text(self.op),
-            loc: text(self.loc),
+            op: text(self.op()),
+            loc: text(self.loc()),
             made_in: text(self.made_in),
             shape: self.shape.map(<[u64]>::to_vec),
             dtype: text(self.dtype),

@@ -18,17 +18,19 @@ use imara_diff::{Algorithm, Diff, Token};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use ttmem_model::{OpId, ScopeId, Step};
 
-use super::{Both, Side};
+use super::common::{common, table_words};
+use super::{Both, MANY_STEPS, Side};
+use crate::threads::both;
 
 /// The number of consecutive steps that unrelated parts rarely have in common.
 const SEQUENCE: usize = 8;
 /// If a longer part shares fewer of its sequences than one in this many, it is unrelated. A program with a change in every
 /// fifth step still shares one in six.
 const MIN_SHARED: usize = 16;
-/// Parts that are not longer are always compared as a whole.
-const MAX_WHOLE: usize = 4096;
+/// Parts with more words of a table are compared as a whole only if they are related.
+const MAX_TABLE: usize = 1 << 20;
 /// The steps of a piece of unrelated parts.
-const PIECE: usize = 128;
+const PIECE: usize = 4096;
 
 /// The steps of two ranks that correspond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +46,9 @@ pub struct Alignment {
 impl Alignment {
     /// The alignment of two ranks.
     pub fn of(sides: &Both<Side<'_>>) -> Self {
-        let lists = sides.map(Steps::of);
+        let is_large = sides.before.rank.steps.len() > MANY_STEPS;
+        let (before, after) = both(is_large, || Steps::of(sides.before), || Steps::of(sides.after));
+        let lists = Both { before, after };
         // The algorithm prefers the first side in ambiguous cases.
         match lists.before.cmp(&lists.after) {
             Ordering::Greater => align(&lists.swapped()).swapped(),
@@ -116,10 +120,15 @@ pub(super) fn hashes(side: Side<'_>, op: OpId, scope: Option<ScopeId>) -> [u64; 
 fn align(lists: &Both<Steps>) -> Alignment {
     let all = lists.as_ref().map(|steps| 0..steps.len);
     let mut found = Found::default();
-    for gap in found.add(&all, lists.as_ref().map(|steps| &*steps.exact)) {
-        let similar = lists.as_ref().map(|steps| &*steps.similar);
-        for piece in pieces(gap, similar) {
-            found.add(&piece, similar);
+    let similar = lists.as_ref().map(|steps| &*steps.similar);
+    let gaps = found.add(&all, lists.as_ref().map(|steps| &*steps.exact));
+    for gap in gaps {
+        if !is_long(&gap) {
+            found.add_common(&gap, similar);
+        } else if are_related(&gap, similar) {
+            found.add(&gap, similar);
+        } else {
+            found.add_in_pieces(&gap, similar);
         }
     }
     found.pairs.sort_unstable_by_key(|pair| pair.before);
@@ -185,22 +194,37 @@ impl Found {
         gaps
     }
 
+    /// Adds the steps with equal texts in a part, which is divided into pieces.
+    fn add_in_pieces(&mut self, part: &Both<Range<usize>>, texts: Both<&[u64]>) {
+        let count = part.before.len().max(part.after.len()).div_ceil(PIECE);
+        let piece = |side: &Range<usize>, index: usize| {
+            side.start + side.len() * index / count..side.start + side.len() * (index + 1) / count
+        };
+        for index in 0..count {
+            self.add_common(&part.as_ref().map(|side| piece(side, index)), texts);
+        }
+    }
+
+    /// Adds the steps with equal texts in a part that is not long.
+    fn add_common(&mut self, part: &Both<Range<usize>>, texts: Both<&[u64]>) {
+        let pairs = common(Both {
+            before: &texts.before[part.before.clone()],
+            after: &texts.after[part.after.clone()],
+        });
+        self.pairs.extend(pairs.iter().map(|pair| Both {
+            before: part.before.start + pair.before,
+            after: part.after.start + pair.after,
+        }));
+    }
+
     fn equal(&mut self, before: Range<usize>, after: usize) {
         self.pairs.extend(before.zip(after..).map(|(before, after)| Both { before, after }));
     }
 }
 
-/// A part, in pieces if its sides are long and unrelated.
-fn pieces(part: Both<Range<usize>>, texts: Both<&[u64]>) -> Vec<Both<Range<usize>>> {
-    let lens = part.as_ref().map(ExactSizeIterator::len);
-    if lens.before.min(lens.after) <= MAX_WHOLE || are_related(&part, texts) {
-        return vec![part];
-    }
-    let count = lens.before.max(lens.after).div_ceil(PIECE);
-    let piece = |side: &Range<usize>, index: usize| {
-        side.start + side.len() * index / count..side.start + side.len() * (index + 1) / count
-    };
-    (0..count).map(|index| part.as_ref().map(|side| piece(side, index))).collect()
+/// Whether a table of the lengths of a part's common subsequences is large.
+fn is_long(part: &Both<Range<usize>>) -> bool {
+    table_words(part.as_ref().map(ExactSizeIterator::len)) > MAX_TABLE
 }
 
 /// Whether the sides of a part have many sequences of steps in common.

@@ -7,10 +7,11 @@ use ttmem_model::{Bytes, Moment, PoolId, Rank, Step, TensorId, TensorType, diffe
 use super::align::Alignment;
 use super::overlaps::Overlaps;
 use super::tensors::{Matched, Pair};
-use super::{Both, Side};
+use super::{Both, MANY_STEPS, Side};
 use crate::analyze::Account;
 use crate::analyze::peak::{Peak, peak};
 use crate::analyze::span::Span;
+use crate::threads::both;
 
 /// The comparison of two ranks.
 #[derive(Debug)]
@@ -124,9 +125,17 @@ impl ChangeKind {
 
 /// Compares two ranks.
 pub fn compare(sides: &Both<Side<'_>>) -> Compared {
-    let alignment = Alignment::of(sides);
-    let matched = Matched::of(sides, &alignment);
-    let pools = pools(sides, &alignment);
+    let is_large = sides.before.rank.steps.len() > MANY_STEPS;
+    let (peaks, (alignment, matched)) = both(
+        is_large,
+        || peaks(sides),
+        || {
+            let alignment = Alignment::of(sides);
+            let matched = Matched::of(sides, &alignment);
+            (alignment, matched)
+        },
+    );
+    let pools: Vec<PoolPeaks> = peaks.into_iter().map(|peaks| pool(sides, &alignment, peaks)).collect();
     let lives = Lives { sides: *sides, alignment: &alignment, pools: &pools };
     let mut changes: Vec<Change> = matched.pairs.iter().filter_map(|pair| lives.change(pair)).collect();
     changes.extend(matched.unmatched.before.iter().map(|tensor| lives.vanished(*tensor)));
@@ -135,8 +144,8 @@ pub fn compare(sides: &Both<Side<'_>>) -> Compared {
     Compared { alignment, pools, changes, overlaps }
 }
 
-/// The pools of both ranks, by name, in the order of the first rank.
-fn pools(sides: &Both<Side<'_>>, alignment: &Alignment) -> Vec<PoolPeaks> {
+/// The pools of both ranks with their peaks, by name, in the order of the first rank.
+fn peaks(sides: &Both<Side<'_>>) -> Vec<(String, Both<Option<PoolId>>, Peaks)> {
     let names = |side: Side<'_>| -> Vec<String> {
         side.rank.pools.iter().map(|pool| side.profile.text(pool.name).to_owned()).collect()
     };
@@ -146,16 +155,23 @@ fn pools(sides: &Both<Side<'_>>, alignment: &Alignment) -> Vec<PoolPeaks> {
             all.push(name);
         }
     }
-    all.into_iter().map(|name| pool(sides, alignment, name)).collect()
-}
-
-fn pool(sides: &Both<Side<'_>>, alignment: &Alignment, name: String) -> PoolPeaks {
-    let ids = sides.map(|side| side.rank.pool_named(side.profile, &name).map(|(id, _)| id));
     let peak_of = |rank: &Rank, id: Option<PoolId>| {
         peak(&Account::new(rank, id?)?, Span::recorded(rank)).filter(|peak| peak.per_bank > 0)
     };
-    let peaks =
-        Both { before: peak_of(sides.before.rank, ids.before), after: peak_of(sides.after.rank, ids.after) };
+    let with_peaks = |name: String| {
+        let ids = sides.map(|side| side.rank.pool_named(side.profile, &name).map(|(id, _)| id));
+        let before = peak_of(sides.before.rank, ids.before);
+        let after = peak_of(sides.after.rank, ids.after);
+        (name, ids, Both { before, after })
+    };
+    all.into_iter().map(with_peaks).collect()
+}
+
+fn pool(
+    sides: &Both<Side<'_>>,
+    alignment: &Alignment,
+    (name, ids, peaks): (String, Both<Option<PoolId>>, Peaks),
+) -> PoolPeaks {
     let higher = higher(alignment, peaks);
     let at = compared_moments(sides, alignment, peaks, higher);
     PoolPeaks { name, ids, peaks, at, higher }

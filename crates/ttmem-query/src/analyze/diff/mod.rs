@@ -10,6 +10,7 @@
 mod align;
 mod axis;
 mod changes;
+mod common;
 mod overlaps;
 mod tensors;
 
@@ -19,6 +20,9 @@ pub use changes::{Change, ChangeKind, Compared, Higher, Peaks, PoolPeaks, compar
 pub use overlaps::{Others, Overlap, Overlaps};
 
 use ttmem_model::{Profile, Rank};
+
+/// From this number of steps on, two threads are faster.
+const MANY_STEPS: usize = 20_000;
 
 /// One of the two ranks that are compared.
 #[derive(Clone, Copy, Debug)]
