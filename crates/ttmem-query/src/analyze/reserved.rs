@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use ttmem_model::{CurveKind, Moment, Pool, PoolId, Position, Rank};
+use ttmem_model::{Curve, CurveKind, Moment, Pool, PoolId, Position, Rank};
 
 use crate::allocations::{Waste, WasteInPart};
 
@@ -93,47 +93,48 @@ struct Difference {
 impl Difference {
     fn of(pool: &Pool, upper: CurveKind, lower: CurveKind, end: Position) -> Option<Self> {
         let (upper, lower) = (pool.curve(upper)?, pool.curve(lower)?);
-        let (mut above, mut below) = (None, None);
-        let (mut next_above, mut next_below) = (0, 0);
-        let mut found: Option<Self> = None;
-        let mut last = 0;
-        let parts = (end.saturating_add(1)).min(PARTS) as usize;
-        let (mut part, mut until) = (0, last_of(0, end));
+        let mut at = *upper.at.first()?.max(lower.at.first()?);
+        // The last change of each curve until then. One of two changes is the next one, but not in an order that a processor
+        // can predict, so both are advanced by a comparison instead of a branch.
+        let row = |curve: &Curve| curve.at.partition_point(|change| *change <= at).saturating_sub(1);
+        let (mut above, mut below) = (row(upper), row(lower));
+        let mut found: Option<(u64, Moment)> = None;
+        let (mut highest, mut last) = (0, 0);
+        let count = (end.saturating_add(1)).min(PARTS) as usize;
+        let (mut parts, mut until) = (Vec::with_capacity(count), last_of(0, end));
         loop {
-            let at = match (upper.at.get(next_above), lower.at.get(next_below)) {
-                (Some(above), Some(below)) => *above.min(below),
-                (Some(at), None) | (None, Some(at)) => *at,
-                (None, None) => break,
-            };
-            while upper.at.get(next_above).is_some_and(|change| *change <= at) {
-                above = upper.value.get(next_above).copied();
-                next_above += 1;
+            let after = |curve: &Curve, row: usize| curve.at.get(row + 1).copied().unwrap_or(Moment::NEVER);
+            let (next_above, next_below) = (after(upper, above), after(lower, below));
+            let next = next_above.min(next_below);
+            // Of several changes at one moment, the last ones count.
+            if next > at {
+                if at.position() > until {
+                    let part = part_of(at.position(), end).min(count.saturating_sub(1));
+                    if part > parts.len() {
+                        // The difference before holds until now.
+                        parts.push(highest);
+                        parts.resize(part, last);
+                        highest = last;
+                    }
+                    until = last_of(part, end);
+                }
+                last = upper.value.get(above)?.saturating_sub(*lower.value.get(below)?);
+                highest = highest.max(last);
+                if found.is_none_or(|(most, _)| last > most) {
+                    found = Some((last, at));
+                }
             }
-            while lower.at.get(next_below).is_some_and(|change| *change <= at) {
-                below = lower.value.get(next_below).copied();
-                next_below += 1;
+            if next == Moment::NEVER {
+                break;
             }
-            let (Some(above), Some(below)) = (above, below) else { continue };
-            let difference = above.saturating_sub(below);
-            let new = || Self { most: difference, at, parts: Vec::with_capacity(parts) };
-            let found = found.get_or_insert_with(new);
-            if at.position() > until {
-                part = part_of(at.position(), end).min(parts.saturating_sub(1));
-                until = last_of(part, end);
-            }
-            // The difference before holds until now.
-            if found.parts.len() <= part {
-                found.parts.resize(part + 1, last);
-            }
-            found.parts[part] = found.parts[part].max(difference);
-            last = difference;
-            if difference > found.most {
-                (found.most, found.at) = (difference, at);
-            }
+            above += usize::from(next_above <= next);
+            below += usize::from(next_below <= next);
+            at = next;
         }
-        let mut found = found?;
-        found.parts.resize(parts, last);
-        Some(found)
+        parts.push(highest);
+        parts.resize(count, last);
+        let (most, at) = found?;
+        Some(Self { most, at, parts })
     }
 }
 

@@ -13,7 +13,7 @@ use super::cpp;
 use super::document::{Device, Document};
 use super::eager::StepOrigin;
 use super::heap::Heap;
-use super::trace::{Origin, OriginIndex, Trace};
+use super::trace::{Origin, OriginIndex};
 use crate::definitions::{Definitions, row};
 use crate::history::snapshot::{ALLOCATION, HistoryCursor, OTHER, RowContext, Update, UpdateRow};
 use crate::history::{Contents, PlacedAlone};
@@ -341,7 +341,9 @@ impl Lacking {
     fn of(device: &Device) -> Self {
         /// A shorter trace may have no events of a kind by chance.
         const MIN_EVENTS: u64 = 100;
-        let Trace { allocations, requests, completions, .. } = device.trace;
+        let [allocations, requests, completions] =
+            [HistoryAction::Allocated, HistoryAction::FreeRequested, HistoryAction::FreeCompleted]
+                .map(|action| device.trace.count(action));
         let is_long = allocations + requests + completions >= MIN_EVENTS;
         // A free that is requested and not completed is pending at the end.
         let pending = device.contents.blocks().iter().filter(|(_, block)| block.is_waiting).count() as u64;

@@ -140,11 +140,23 @@ impl Heap {
         }
     }
 
-    /// The same for an entry that shares fields with others, and has some bytes.
-    #[inline]
-    pub fn add_entry_of(&mut self, trace: usize, shared: &mut SharedFields, own: &OwnFields, bytes: usize) {
-        self.direct += 1;
+    /// The same for an entry that shares fields with others, and has some bytes. Returns it.
+    pub fn add_entry_of(
+        &mut self,
+        trace: usize,
+        shared: &mut SharedFields,
+        own: &OwnFields,
+        bytes: usize,
+    ) -> ParsedEntry {
         let entry = self.parser.entry_of(shared, own, &self.texts);
+        self.add_parsed(trace, entry, bytes);
+        entry
+    }
+
+    /// Adds an entry that has some bytes.
+    #[inline]
+    pub fn add_parsed(&mut self, trace: usize, entry: ParsedEntry, bytes: usize) {
+        self.direct += 1;
         if let Some(trace) = self.traces.get_mut(trace) {
             trace.eager.measure(bytes);
             trace.push(entry);

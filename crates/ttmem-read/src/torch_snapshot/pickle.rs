@@ -4,6 +4,8 @@
 //! refuses all others, among them those that call functions. [`Heap`] gets the objects as they are completed.
 
 mod entries;
+mod forms;
+mod part;
 mod skeleton;
 
 use std::io::Read;
@@ -220,6 +222,24 @@ impl Memo {
     }
 }
 
+/// The memos that an entry defines.
+#[derive(Clone, Copy, Debug)]
+struct SomeMemos {
+    memos: [Memo; Self::MAX],
+    len: usize,
+}
+
+impl SomeMemos {
+    const MAX: usize = 4;
+
+    /// `None` if there are too many.
+    fn new(all: &[Memo]) -> Option<Self> {
+        let mut memos = [Memo(0); Self::MAX];
+        memos.get_mut(..all.len())?.copy_from_slice(all);
+        Some(Self { memos, len: all.len() })
+    }
+}
+
 /// The memos, by number. They are kept in chunks, which need not be copied when there are more of them.
 #[derive(Default)]
 struct Memos {
@@ -248,19 +268,16 @@ impl Memos {
 
     /// Adds a few memos.
     #[inline]
-    fn push_all(&mut self, memos: &[Memo]) {
+    fn push_some(&mut self, new: SomeMemos) {
         match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() + memos.len() <= Self::CHUNK => {
-                self.len += memos.len();
-                for memo in memos {
-                    chunk.push(*memo);
-                }
+            Some(chunk) if chunk.len() + SomeMemos::MAX <= Self::CHUNK => {
+                // A constant number of memos is copied without a loop.
+                let len = chunk.len() + new.len;
+                chunk.extend_from_slice(&new.memos);
+                chunk.truncate(len);
+                self.len += new.len;
             }
-            _ => {
-                for memo in memos {
-                    self.push(*memo);
-                }
-            }
+            _ => new.memos.iter().take(new.len).for_each(|memo| self.push(*memo)),
         }
     }
 

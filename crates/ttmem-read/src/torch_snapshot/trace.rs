@@ -86,10 +86,8 @@ pub(super) struct Trace {
     pub internal: u64,
     /// The number of entries with other actions.
     pub others: BTreeMap<Option<TextId>, u64>,
-    /// The number of entries of each kind that a replay needs, before frees were joined.
-    pub allocations: u64,
-    pub requests: u64,
-    pub completions: u64,
+    /// The number of entries with each action, before frees were joined.
+    pub counts: [u64; Self::ACTIONS],
     /// All entries, as the snapshot counts them.
     pub len: u64,
     pub first_us: Option<u64>,
@@ -97,17 +95,19 @@ pub(super) struct Trace {
 }
 
 impl Trace {
+    const ACTIONS: usize = HistoryAction::Highest as usize + 1;
+
+    /// The number of entries with an action, before frees were joined.
+    pub fn count(&self, action: HistoryAction) -> u64 {
+        self.counts[action as usize]
+    }
+
     #[inline]
     pub fn push(&mut self, entry: ParsedEntry) {
         self.len += 1;
         match entry {
             ParsedEntry::Memory(entry) => {
-                match entry.action {
-                    HistoryAction::Allocated => self.allocations += 1,
-                    HistoryAction::FreeRequested => self.requests += 1,
-                    HistoryAction::FreeCompleted => self.completions += 1,
-                    _ => {}
-                }
+                self.counts[entry.action as usize] += 1;
                 self.first_us.get_or_insert(entry.time_us);
                 self.entries.push(entry);
                 if self.eager.is_wanted() && self.entries.has_full() {
@@ -189,6 +189,20 @@ pub(super) struct Numbers {
     pub time_us: u64,
 }
 
+impl Numbers {
+    /// The number of a key.
+    #[inline]
+    pub fn of(&mut self, key: Key) -> Option<&mut u64> {
+        Some(match key {
+            Key::Addr => &mut self.addr,
+            Key::DeviceFree => &mut self.device_free,
+            Key::Size => &mut self.size,
+            Key::TimeUs => &mut self.time_us,
+            _ => return None,
+        })
+    }
+}
+
 /// The fields that entries of one form share, and the origins that follow from them and from the stack.
 #[derive(Debug)]
 pub(super) struct SharedFields {
@@ -206,10 +220,6 @@ impl SharedFields {
     pub fn numbers(&self) -> Numbers {
         self.fields.numbers
     }
-
-    pub fn action(&self) -> Option<TextId> {
-        self.fields.action
-    }
 }
 
 /// What an entry has in addition to the fields that it shares with others.
@@ -225,12 +235,11 @@ impl Fields {
     pub fn set(&mut self, key: Key, value: Value) {
         // Nothing was recorded if these texts are empty.
         let said = || value.text().filter(|text| !Texts::is_nothing(*text));
+        if let Some(number) = self.numbers.of(key) {
+            *number = value.int().unwrap_or(0);
+        }
         match key {
             Key::Action => self.action = value.text(),
-            Key::Addr => self.numbers.addr = value.int().unwrap_or(0),
-            Key::DeviceFree => self.numbers.device_free = value.int().unwrap_or(0),
-            Key::Size => self.numbers.size = value.int().unwrap_or(0),
-            Key::TimeUs => self.numbers.time_us = value.int().unwrap_or(0),
             Key::Stream => self.origin.stream = value.int().unwrap_or(0),
             Key::CompileContext => self.origin.context = said(),
             Key::UserMetadata => self.origin.metadata = said(),

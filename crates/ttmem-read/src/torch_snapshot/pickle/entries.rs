@@ -4,15 +4,16 @@
 //! with numbers, short texts and a list of references to source lines. Such an entry is read in one pass and goes
 //! directly to its trace. Entries of any other form are left to the machine.
 //!
-//! Entries repeat: they have the keys of the entry before, and the stack after a stack is usually the one that followed
-//! it the last time. Both are compared as bytes, and only interpreted if they differ. Most entries need not even be read
-//! key by key, because they match an earlier one (`skeleton`).
+//! Entries repeat: they have the keys of the entry before, which are compared as bytes and only interpreted if they differ.
+//! Most entries need not even be read key by key, because they match an earlier one (`skeleton`), and nearly all of these
+//! are expected (`forms`).
 
 use rustc_hash::FxHashMap;
 
 use super::super::heap::{Heap, TextId, Value};
 use super::super::keys::{self, Key};
-use super::super::trace::Fields;
+use super::super::trace::{Fields, ParsedEntry};
+use super::forms::{Forms, Sample};
 use super::skeleton::{Skeletons, Span};
 use super::{Machine, Memo, Memos, Step};
 use crate::history::snapshot::StackIndex;
@@ -28,60 +29,12 @@ pub(super) struct Usual {
     keys: Vec<UsualKey>,
     lists: StackLists,
     skeletons: Skeletons,
+    forms: Forms,
 }
 
-/// The lists of references to lines, and the stacks that they are.
+/// The stacks of lists of references to lines, with the opcode that ends the list.
 #[derive(Default)]
-pub(super) struct StackLists {
-    all: Vec<UsualList>,
-    by_references: FxHashMap<Box<[u8]>, u32>,
-    expected: Expected,
-}
-
-/// Predicts the next list from the last ones: a program that repeats itself has the same lists in the same order, but the
-/// same list occurs in several places.
-struct Expected {
-    /// The last lists, [`Self::BITS`] of the number of each.
-    context: u64,
-    /// The lists that followed the contexts, by a hash.
-    lists: Box<[u32]>,
-}
-
-impl Default for Expected {
-    fn default() -> Self {
-        Self { context: 0, lists: vec![0; 1 << Self::TABLE_BITS].into() }
-    }
-}
-
-impl Expected {
-    const BITS: u32 = 12;
-    const TABLE_BITS: u32 = 12;
-
-    #[inline]
-    fn slot(&self) -> usize {
-        // The multiplier of FxHash.
-        let hash = self.context.wrapping_mul(0xf135_7aea_2e62_a9c5);
-        usize::try_from(hash >> (64 - Self::TABLE_BITS)).unwrap_or(0)
-    }
-
-    /// The list that is expected next.
-    #[inline]
-    fn next(&self) -> usize {
-        self.lists.get(self.slot()).map_or(0, |list| *list as usize)
-    }
-
-    /// Sets the list that came instead of the expected one.
-    fn correct(&mut self, list: u32) {
-        let slot = self.slot();
-        self.lists[slot] = list;
-    }
-
-    /// Continues after a list.
-    #[inline]
-    fn advance(&mut self, list: usize) {
-        self.context = self.context << Self::BITS ^ list as u64;
-    }
-}
+pub(super) struct StackLists(FxHashMap<Box<[u8]>, StackIndex>);
 
 /// A reference to a key, as the lowest bytes of a word.
 #[derive(Clone, Copy)]
@@ -89,13 +42,6 @@ struct UsualKey {
     word: u64,
     len: usize,
     key: Key,
-}
-
-/// A list of references to lines.
-struct UsualList {
-    /// The references, with the opcode that ends the list.
-    references: Box<[u8]>,
-    stack: StackIndex,
 }
 
 /// An entry, and the memos that it defines.
@@ -121,7 +67,8 @@ impl Machine<'_> {
     pub(super) fn entries(&mut self) -> Step<bool> {
         let Some(trace) = self.open_trace() else { return Ok(false) };
         loop {
-            if !self.entry(trace)? {
+            self.source.look_ahead(MAX_ENTRY)?;
+            if !self.expected_entries(trace) && !self.matching_entry(trace) && !self.entry(trace) {
                 return Ok(false);
             }
             if !self.source.take(b'}') {
@@ -130,20 +77,42 @@ impl Machine<'_> {
         }
     }
 
+    /// Reads entries of the expected forms, the first of which has begun, up to the last one that the buffer certainly has.
+    /// Returns `false` if the last one that has begun has another form.
+    fn expected_entries(&mut self, trace: usize) -> bool {
+        let Self { source, memo, heap, usual, .. } = self;
+        let bytes = &source.buffer[..source.end];
+        while let Some((entry, len)) = usual.forms.read(&bytes[source.next..], memo) {
+            source.next += len;
+            heap.add_parsed(trace, ParsedEntry::Memory(entry), len);
+            if source.end - source.next < MAX_ENTRY || bytes[source.next] != b'}' {
+                return true;
+            }
+            source.next += 1;
+        }
+        false
+    }
+
+    /// Reads an entry that matches a skeleton.
+    fn matching_entry(&mut self, trace: usize) -> bool {
+        let Self { source, memo, heap, usual: Usual { lists, skeletons, forms, .. }, .. } = self;
+        let bytes = &source.buffer[source.next..source.end];
+        let Some((found, skeleton)) = skeletons.read(bytes, memo, lists, heap) else { return false };
+        let parsed = heap.add_entry_of(trace, skeleton.shared(), &found.own, found.len);
+        if let ParsedEntry::Memory(entry) = &parsed {
+            forms.learn(Sample { bytes: &bytes[..found.len], skeleton, found: &found, entry });
+        }
+        skeleton.defined(&found).into_iter().for_each(|new| memo.push(new));
+        source.next += found.len;
+        true
+    }
+
     /// Reads the rest of an entry. Returns whether it has the usual form; if not, nothing was read.
-    fn entry(&mut self, trace: usize) -> Step<bool> {
-        self.source.look_ahead(MAX_ENTRY)?;
+    fn entry(&mut self, trace: usize) -> bool {
         let Self { source, memo, heap, usual, .. } = self;
         let bytes = &source.buffer[source.next..source.end];
-        let Usual { lists, skeletons, .. } = usual;
-        if let Some((found, skeleton)) = skeletons.read(bytes, memo, lists, heap) {
-            source.next += found.len;
-            skeleton.define(&found, memo);
-            heap.add_entry_of(trace, skeleton.shared(), &found.own, found.len);
-            return Ok(true);
-        }
         let mut parser = Parser { cursor: Cursor::new(bytes), memo, heap, usual, spans: Vec::new() };
-        let Some(found) = parser.entry() else { return Ok(false) };
+        let Some(found) = parser.entry() else { return false };
         let (spans, defined) = (parser.spans, &found.memos[..found.count]);
         usual.skeletons.learn(&bytes[..found.len], &spans, &found.fields, defined);
         source.next += found.len;
@@ -151,7 +120,7 @@ impl Machine<'_> {
             memo.push(*new);
         }
         heap.add_entry(trace, &found.fields);
-        Ok(true)
+        true
     }
 
     /// The trace whose entries are being read. Entries that the machine has read are added to it first.
@@ -210,7 +179,7 @@ impl<'b> Cursor<'b> {
 
     /// Skips some bytes if they are the next ones.
     #[inline]
-    fn takes(&mut self, bytes: &[u8]) -> Option<()> {
+    pub fn takes(&mut self, bytes: &[u8]) -> Option<()> {
         self.bytes.get(self.at..)?.starts_with(bytes).then(|| self.at += bytes.len())
     }
 
@@ -227,31 +196,39 @@ impl<'b> Cursor<'b> {
     }
 
     /// A number, whose first bytes are `word`.
+    ///
+    /// Most numbers in traces have one to four bytes, in no order that a processor can predict. So the only branches are for
+    /// numbers that are left to the machine: negative ones, and those of more than eight bytes.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "the lowest bytes of the word")]
     pub fn int(&mut self, word: u64) -> Option<u64> {
-        let rest = word >> 8;
-        let (value, len) = match word as u8 {
-            b'K' => (rest & 0xff, 2),
-            b'M' => (rest & 0xffff, 3),
-            b'J' => (Value::from_signed((rest as u32).cast_signed().into()).int()?, 5),
-            // Longer numbers, and negative ones, are left to the machine.
-            0x8a if (1..=8).contains(&(rest as u8)) => {
-                let len = rest as u8;
-                let shift = 64 - 8 * u32::from(len);
-                let bytes = self.bytes.get(self.at + 2..)?.first_chunk()?;
-                let value = u64::from_le_bytes(*bytes) << shift;
-                if value >> 63 == 1 {
-                    return None;
-                }
-                (value >> shift, 2 + usize::from(len))
-            }
-            _ => return None,
-        };
-        self.at += len;
-        Some(value)
+        let (opcode, second) = (word as u8, (word >> 8) as u8);
+        let is_long = opcode == 0x8a;
+        let len = if is_long { second } else { INT_BYTES[usize::from(opcode)] };
+        if !(1..=8).contains(&len) {
+            return None;
+        }
+        let begin = self.at + 1 + usize::from(is_long);
+        let bytes = u64::from_le_bytes(*self.bytes.get(begin..)?.first_chunk()?);
+        let unused = 64 - 8 * u32::from(len);
+        let highest = bytes << unused;
+        let is_signed = is_long || opcode == b'J';
+        if is_signed && highest >> 63 == 1 {
+            return None;
+        }
+        self.at = begin + usize::from(len);
+        Some(highest >> unused)
     }
 }
+
+/// The length of the number after each opcode that states it.
+const INT_BYTES: [u8; 256] = {
+    let mut lens = [0; 256];
+    lens[b'K' as usize] = 1;
+    lens[b'M' as usize] = 2;
+    lens[b'J' as usize] = 4;
+    lens
+};
 
 /// What follows in a dictionary.
 enum Next {
@@ -386,38 +363,17 @@ impl StackLists {
     }
 
     /// The stack of a list, after the opcode that begins its items.
-    #[inline]
     fn stack(&mut self, cursor: &mut Cursor<'_>, memos: &Memos, heap: &mut Heap) -> Option<StackIndex> {
-        let expected = self.expected.next();
-        if let Some(list) = self.all.get(expected)
-            && cursor.rest().starts_with(&list.references)
-        {
-            cursor.at += list.references.len();
-            self.expected.advance(expected);
-            return Some(list.stack);
-        }
-        self.unexpected_stack(cursor, memos, heap)
-    }
-
-    #[inline(never)]
-    fn unexpected_stack(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        memos: &Memos,
-        heap: &mut Heap,
-    ) -> Option<StackIndex> {
         let references = references(cursor.rest())?;
-        let index = match self.by_references.get(references) {
+        let stack = match self.0.get(references) {
             Some(known) => *known,
-            None => self.new_list(references, memos, heap)?,
+            None => self.new_stack(references, memos, heap)?,
         };
         cursor.at += references.len();
-        self.expected.correct(index);
-        self.expected.advance(index as usize);
-        self.all.get(index as usize).map(|list| list.stack)
+        Some(stack)
     }
 
-    fn new_list(&mut self, references: &[u8], memos: &Memos, heap: &mut Heap) -> Option<u32> {
+    fn new_stack(&mut self, references: &[u8], memos: &Memos, heap: &mut Heap) -> Option<StackIndex> {
         let mut lines = Vec::new();
         let mut cursor = Cursor::new(references);
         while let Some((memo, len)) = first_reference(cursor.rest()) {
@@ -425,10 +381,8 @@ impl StackLists {
             cursor.at += len;
         }
         let stack = heap.stacks.add(&lines)?;
-        let index = u32::try_from(self.all.len()).ok()?;
-        self.all.push(UsualList { references: references.into(), stack });
-        self.by_references.insert(references.into(), index);
-        Some(index)
+        self.0.insert(references.into(), stack);
+        Some(stack)
     }
 }
 

@@ -1,23 +1,28 @@
 //! Reads entries that differ from an earlier one only in some of their values.
 //!
 //! A program's entries have the same keys in the same order, and the values of most keys are always the same: the stream,
-//! the annotations of the compiler, the metadata. A [`Skeleton`] is learned from one entry: runs of bytes that the next
-//! entries are expected to repeat, and between them the values that change with every entry. Matching an entry therefore
-//! takes a few comparisons of whole runs, and no decision for each opcode.
+//! the annotations of the compiler, the metadata. A [`Skeleton`] is learned from one entry. It has the bytes that the next
+//! entries are expected to repeat, and the places of the values that change with every entry. Most of these have the same
+//! length in all entries, such as addresses and times, so an entry has few parts of unknown length: usually its size and
+//! its stack. Everything between them is compared at once, without a decision for each key.
 //!
-//! An entry that does not match is left to `entries`, which interprets every key and value, and whose result is learned.
+//! Entries are usually predicted (`forms`), so that only those with an unexpected action or stack get here. An entry that
+//! does not match is left to `entries`, which interprets every key and value, and whose result is learned.
 //! Equal bytes have equal meanings as long as no memo is replaced; then all skeletons are dropped.
+
+use std::ops::Range;
 
 use super::super::heap::{Heap, Value};
 use super::super::keys::Key;
 use super::super::trace::{Fields, OwnFields, SharedFields};
 use super::entries::{Cursor, StackLists};
+use super::part::{Part, Place};
 use super::{Memo, Memos};
 
 /// The maximum number of skeletons: entries of a few kinds alternate.
 const MAX_SKELETONS: usize = 4;
-/// The maximum number of changing values in an entry.
-const MAX_GAPS: usize = 8;
+/// The maximum number of parts of an entry.
+const MAX_PARTS: usize = 8;
 
 /// A key and its value in an entry that was read.
 #[derive(Clone, Copy, Debug)]
@@ -30,53 +35,23 @@ pub(super) struct Span {
     pub memos: (usize, usize),
 }
 
-/// A run of bytes that entries repeat.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    /// The bytes, and the bits of them that belong to the run, eight bytes at a time.
-    words: [(u64, u64); Self::WORDS],
-    /// The number of words that have bytes of the run.
-    count: usize,
-    len: usize,
+/// What follows a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The next part, or the end of the entry.
+    Nothing,
+    /// A number of any length.
+    Number(Key),
+    /// The frames of the stack.
+    Frames,
 }
 
-impl Run {
-    const WORDS: usize = 6;
-    const MAX: usize = 8 * Self::WORDS;
-
-    /// `None` if there are too many bytes.
-    fn new(bytes: &[u8]) -> Option<Self> {
-        let (mut padded, mut mask) = ([0; Self::MAX], [0; Self::MAX]);
-        padded.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        mask[..bytes.len()].fill(u8::MAX);
-        let mut words = [(0, 0); Self::WORDS];
-        let parts = padded.as_chunks().0.iter().zip(mask.as_chunks().0);
-        for (word, (bytes, mask)) in words.iter_mut().zip(parts) {
-            *word = (u64::from_le_bytes(*bytes), u64::from_le_bytes(*mask));
-        }
-        Some(Self { words, count: bytes.len().div_ceil(8), len: bytes.len() })
-    }
-
-    /// Skips the run if its bytes are the next ones. Near the end of the file, there are not enough to compare.
-    #[inline]
-    fn skip(&self, cursor: &mut Cursor<'_>) -> Option<()> {
-        let next: &[u8; Self::MAX] = cursor.rest().first_chunk()?;
-        let (next, _) = next.as_chunks();
-        let (mut difference, mut at) = (0, 0);
-        while at < self.count {
-            let (word, mask) = self.words[at];
-            difference |= (u64::from_le_bytes(next[at]) ^ word) & mask;
-            at += 1;
-        }
-        (difference == 0).then(|| cursor.skip(self.len))
-    }
-}
-
-/// A value that changes with every entry, and the run of bytes before it.
-#[derive(Clone, Copy, Debug)]
-struct Gap {
-    before: Run,
-    key: Key,
+/// The numbers that always have the same length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    pub addr: Option<Place>,
+    pub device_free: Option<Place>,
+    pub time_us: Option<Place>,
 }
 
 /// Whether the values of a key change with every entry.
@@ -84,12 +59,29 @@ fn changes(key: Key) -> bool {
     matches!(key, Key::Action | Key::Addr | Key::DeviceFree | Key::Size | Key::TimeUs | Key::Frames)
 }
 
+/// The length of the opcode, after which a number has the rest of the bytes. `None` if other entries may be longer or shorter.
+fn opcode_len(key: Key, value: &[u8]) -> Option<usize> {
+    match *value {
+        // A reference.
+        [b'h', _] | [b'j', _, _, _, _] if key == Key::Action => Some(1),
+        // Sizes have any length.
+        [0x8a, 1..=8, ..] if key != Key::Size => Some(2),
+        _ => None,
+    }
+}
+
+/// A skeleton among all that were learned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SkeletonId(u64);
+
 /// The bytes that entries of one form share.
 #[derive(Debug)]
 pub(super) struct Skeleton {
-    gaps: Vec<Gap>,
-    /// The bytes after the last gap.
-    end: Run,
+    pub id: SkeletonId,
+    pub parts: Vec<(Part, Then)>,
+    /// The memo of the action.
+    pub action: Place,
+    pub places: Places,
     /// The fields of the values that entries share.
     shared: SharedFields,
     /// The memos that entries define before and after that of their stack, if they have one.
@@ -101,10 +93,20 @@ pub(super) struct Skeleton {
 pub(super) struct Match {
     /// The number of bytes.
     pub len: usize,
+    /// The positions of its parts, and the bytes of its stack.
+    pub starts: [usize; MAX_PARTS],
+    pub frames: Range<usize>,
     /// The fields that other entries do not share.
     pub own: OwnFields,
     /// The memo of its stack, if it defines one.
     stack: Option<Memo>,
+}
+
+impl Match {
+    /// Whether the entry refers to the stack of an earlier one.
+    pub fn refers(&self) -> bool {
+        self.stack.is_none() && !self.frames.is_empty()
+    }
 }
 
 /// The skeletons of earlier entries.
@@ -114,11 +116,11 @@ pub(super) struct Skeletons {
     /// The one that matched last, and the one that was learned last.
     matched: usize,
     learned: usize,
+    last: SkeletonId,
 }
 
 impl Skeletons {
     /// Matches the next entry, whose bytes follow its first opcode.
-    #[inline]
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -133,7 +135,6 @@ impl Skeletons {
         Some((found, self.all.get_mut(self.matched)?))
     }
 
-    #[inline(never)]
     fn read_with_others(
         &mut self,
         bytes: &[u8],
@@ -151,7 +152,9 @@ impl Skeletons {
     /// Learns from an entry, whose bytes follow its first opcode. `defined` has its memos, and `spans` its values.
     #[cold]
     pub fn learn(&mut self, entry: &[u8], spans: &[Span], fields: &Fields, defined: &[Memo]) {
-        let Some(skeleton) = Skeleton::of(entry, spans, fields, defined) else { return };
+        let Some(mut skeleton) = Skeleton::of(entry, spans, fields, defined) else { return };
+        self.last.0 += 1;
+        skeleton.id = self.last;
         if self.all.len() < MAX_SKELETONS {
             self.learned = self.all.len();
             self.all.push(skeleton);
@@ -163,22 +166,84 @@ impl Skeletons {
     }
 }
 
+/// The parts of an entry.
+struct Parts<'e> {
+    entry: &'e [u8],
+    /// For each byte, the bits that entries repeat.
+    mask: Vec<u8>,
+    all: Vec<(Part, Then)>,
+    /// Where the next part begins.
+    from: usize,
+}
+
+impl Parts<'_> {
+    /// Adds the part up to a position.
+    fn end(&mut self, until: usize, then: Then) -> Option<()> {
+        while until - self.from > Part::MAX {
+            self.add(self.from + Part::MAX, Then::Nothing)?;
+        }
+        self.add(until, then)
+    }
+
+    fn add(&mut self, until: usize, then: Then) -> Option<()> {
+        let range = self.from..until;
+        let part = Part::new(self.entry.get(range.clone())?, self.mask.get(range)?)?;
+        self.all.push((part, then));
+        self.from = until;
+        (self.all.len() <= MAX_PARTS).then_some(())
+    }
+
+    /// Adds the part before a value of unknown length.
+    fn skip(&mut self, span: &Span, then: Then) -> Option<()> {
+        self.end(span.from, then)?;
+        self.from = span.until;
+        Some(())
+    }
+
+    /// Takes a number out of the bytes that entries repeat.
+    fn open(&mut self, span: &Span, opcode_len: usize) -> Option<Place> {
+        // A number is in one part.
+        if span.until - self.from > Part::MAX {
+            self.end(span.from, Then::Nothing)?;
+        }
+        let from = span.from + opcode_len;
+        let bits = self.mask.get_mut(from..span.until)?;
+        bits.fill(0);
+        if span.key != Key::Action {
+            // The sign: negative numbers are left to the machine.
+            *bits.last_mut()? = 0x80;
+        }
+        Some(Place::new(self.all.len(), from - self.from, span.until - from))
+    }
+}
+
 impl Skeleton {
     fn of(entry: &[u8], spans: &[Span], fields: &Fields, defined: &[Memo]) -> Option<Self> {
-        let mut gaps: Vec<Gap> = Vec::new();
-        let mut from = 0;
+        let mut parts = Parts { entry, mask: vec![u8::MAX; entry.len()], all: Vec::new(), from: 0 };
+        let (mut action, mut places, mut seen) = (None, Places::default(), Vec::new());
         for span in spans.iter().filter(|span| changes(span.key)) {
-            if gaps.len() == MAX_GAPS || gaps.iter().any(|gap| gap.key == span.key) {
+            if seen.contains(&span.key) {
                 return None;
             }
-            gaps.push(Gap { before: Run::new(entry.get(from..span.from)?)?, key: span.key });
-            from = span.until;
+            seen.push(span.key);
+            let opcode_len = opcode_len(span.key, entry.get(span.from..span.until)?);
+            match (opcode_len, span.key) {
+                (Some(len), Key::Action) => action = Some(parts.open(span, len)?),
+                (Some(len), Key::Addr) => places.addr = Some(parts.open(span, len)?),
+                (Some(len), Key::DeviceFree) => places.device_free = Some(parts.open(span, len)?),
+                (Some(len), Key::TimeUs) => places.time_us = Some(parts.open(span, len)?),
+                (_, Key::Frames) => parts.skip(span, Then::Frames)?,
+                (_, key) => parts.skip(span, Then::Number(key))?,
+            }
         }
+        parts.end(entry.len(), Then::Nothing)?;
         let frames = spans.iter().find(|span| span.key == Key::Frames);
         let (before, after) = frames.map_or((defined.len(), defined.len()), |frames| frames.memos);
         Some(Self {
-            gaps,
-            end: Run::new(entry.get(from..)?)?,
+            id: SkeletonId::default(),
+            parts: parts.all,
+            action: action?,
+            places,
             shared: SharedFields::new(*fields),
             before_stack: defined.get(..before)?.to_vec(),
             after_stack: defined.get(after..)?.to_vec(),
@@ -190,41 +255,47 @@ impl Skeleton {
         &mut self.shared
     }
 
-    /// Defines the memos of an entry that matched.
-    #[inline]
-    pub fn define(&self, found: &Match, memos: &mut Memos) {
-        memos.push_all(&self.before_stack);
-        if let Some(stack) = found.stack {
-            memos.push(stack);
-        }
-        memos.push_all(&self.after_stack);
+    /// The memos that an entry that matched defines.
+    pub fn defined(&self, found: &Match) -> Vec<Memo> {
+        [self.before_stack.as_slice(), found.stack.as_slice(), &self.after_stack].concat()
     }
 
-    #[inline]
     fn read(&self, bytes: &[u8], memos: &Memos, lists: &mut StackLists, heap: &mut Heap) -> Option<Match> {
         let mut cursor = Cursor::new(bytes);
-        let (mut stack, mut memo) = (None, None);
-        let (mut action, mut numbers) = (self.shared.action(), self.shared.numbers());
-        for gap in &self.gaps {
-            gap.before.skip(&mut cursor)?;
-            let word = cursor.word()?;
-            match gap.key {
-                Key::Action => {
-                    let (reference, len) = Cursor::reference(word)?;
-                    cursor.skip(len);
-                    let Value::Text(text) = memos.get(reference)?.value() else { return None };
-                    action = Some(text);
+        let mut starts = [0; MAX_PARTS];
+        let (mut stack, mut memo, mut numbers) = (None, None, self.shared.numbers());
+        let mut frames = None;
+        for ((part, then), start) in self.parts.iter().zip(&mut starts) {
+            *start = cursor.position();
+            // Near the end of the file, there are not enough bytes to compare.
+            if !part.is_next(cursor.next_bytes()?) {
+                return None;
+            }
+            cursor.skip(part.len);
+            match *then {
+                Then::Nothing => {}
+                Then::Number(key) => *numbers.of(key)? = cursor.int(cursor.word()?)?,
+                Then::Frames => {
+                    let from = cursor.position();
+                    (stack, memo) = lists.value(cursor.word()?, &mut cursor, memos, heap)?;
+                    frames = Some(from..cursor.position());
                 }
-                Key::Frames => (stack, memo) = lists.value(word, &mut cursor, memos, heap)?,
-                Key::Addr => numbers.addr = cursor.int(word)?,
-                Key::DeviceFree => numbers.device_free = cursor.int(word)?,
-                Key::Size => numbers.size = cursor.int(word)?,
-                Key::TimeUs => numbers.time_us = cursor.int(word)?,
-                _ => return None,
             }
         }
-        self.end.skip(&mut cursor)?;
-        Some(Match { len: cursor.position(), own: OwnFields { action, numbers, stack }, stack: memo })
+        if let Some(place) = self.places.addr {
+            numbers.addr = place.number(bytes, &starts)?;
+        }
+        if let Some(place) = self.places.device_free {
+            numbers.device_free = place.number(bytes, &starts)?;
+        }
+        if let Some(place) = self.places.time_us {
+            numbers.time_us = place.number(bytes, &starts)?;
+        }
+        let action = usize::try_from(self.action.number(bytes, &starts)?).ok()?;
+        let Value::Text(action) = memos.get(action)?.value() else { return None };
+        let own = OwnFields { action: Some(action), numbers, stack };
+        let len = cursor.position();
+        Some(Match { len, starts, frames: frames.unwrap_or(len..len), own, stack: memo })
     }
 }
 

@@ -40,6 +40,13 @@ enum Frames {
     Known(usize),
 }
 
+impl Drawn {
+    /// The same entry later, with other numbers.
+    fn in_round(&self, round: u64) -> Self {
+        Self { size: self.size.wrapping_mul(round + 1), time: self.time.wrapping_add(round), ..self.clone() }
+    }
+}
+
 const ACTIONS: [&str; 6] =
     ["alloc", "free_requested", "free_completed", "segment_alloc", "oom", "unheard_of"];
 
@@ -80,8 +87,11 @@ impl Writer {
             self.out.push(b'J');
             self.out.extend(value.to_le_bytes());
         } else {
-            self.out.extend([0x8a, 8]);
-            self.out.extend(value.to_le_bytes());
+            // The highest bit is the sign.
+            let len = u8::try_from(value.ilog2() / 8 + 1).unwrap();
+            let len = if value.ilog2() % 8 == 7 { len + 1 } else { len };
+            self.out.extend([0x8a, len]);
+            self.out.extend(value.to_le_bytes().iter().chain(&[0]).take(len.into()));
         }
     }
 
@@ -215,14 +225,17 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 }
 
 proptest! {
-    /// Whatever entries are drawn, and whatever bytes of them are changed, the result is the one without the fast path: the
-    /// same traces, or the same refusal at the same position.
+    /// Whatever entries are drawn, how often they repeat, and whatever bytes of them are changed, the result is the one
+    /// without the fast path: the same traces, or the same refusal at the same position.
     #[test]
     fn the_result_is_that_of_the_machine(
-        entries in proptest::collection::vec(drawn(), 1..120),
+        drawn in proptest::collection::vec(drawn(), 1..120),
+        rounds in 1_u64..6,
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in proptest::option::weighted(0.2, any::<prop::sample::Index>()),
     ) {
+        let rounds = (0..rounds).flat_map(|round| drawn.iter().map(move |entry| entry.in_round(round)));
+        let entries: Vec<Drawn> = rounds.take(200).collect();
         let (first, mut bytes) = snapshot(&entries);
         for (at, byte) in changes {
             let at = first + at.index(bytes.len() - first);

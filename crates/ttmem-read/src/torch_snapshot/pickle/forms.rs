@@ -1,0 +1,253 @@
+//! Predicts entries, which are compared with few decisions.
+//!
+//! A program that repeats itself allocates and frees in the same order by the same code. So an entry usually has the action
+//! and the stack that followed the entries before it the last time. A [`Form`] has all bytes of such an entry except for
+//! three numbers: the address, the size and the time. It is learned from an entry that matched a skeleton, and has the
+//! origin of that entry, which need not be looked up again.
+//!
+//! An entry that does not have the predicted form is left to `skeleton`. As there, equal bytes have equal meanings until a
+//! memo is replaced; then all forms are dropped.
+
+use rustc_hash::FxHashMap;
+use ttmem_model::HistoryAction;
+
+use super::super::heap::{TextId, Value};
+use super::super::keys::Key;
+use super::super::trace::OriginIndex;
+use super::entries::Cursor;
+use super::part::{Part, Place};
+use super::skeleton::{Match, Places, Skeleton, SkeletonId, Then};
+use super::{Memo, Memos, SomeMemos};
+use crate::history::snapshot::{AddressKey, Entry, StackIndex};
+
+/// The maximum number of forms. Programs have hundreds of them.
+const MAX_FORMS: usize = 1 << 12;
+/// The maximum number of kinds: a skeleton has one for each action.
+const MAX_KINDS: usize = 1 << 6;
+
+/// The forms of earlier entries.
+#[derive(Default)]
+pub(super) struct Forms {
+    kinds: Vec<Kind>,
+    all: Vec<Form>,
+    known: FxHashMap<FormKey, u16>,
+    expected: Expected,
+}
+
+/// Predicts the next form from the last ones: the same form occurs in several places.
+struct Expected {
+    /// The last forms, [`Self::BITS`] of the number of each.
+    context: u64,
+    /// The forms that followed the contexts, by a hash.
+    forms: Box<[u16]>,
+}
+
+/// The entries of a skeleton with the same action.
+struct Kind {
+    skeleton: SkeletonId,
+    word: Option<TextId>,
+    /// The bytes up to the size, and those from there up to the stack.
+    head: Part,
+    middle: Part,
+    addr: Option<Place>,
+    time_us: Option<Place>,
+    action: HistoryAction,
+    /// The origin of entries that refer to no stack, and then those of each stack, as far as they are known.
+    origins: Vec<Option<OriginIndex>>,
+}
+
+/// The entries of a kind with the same stack, or those that refer to the stack of an earlier entry.
+struct Form {
+    kind: usize,
+    /// `None` if it follows from the reference.
+    origin: Option<OriginIndex>,
+    /// The bytes of the list and those after it, or those after the reference.
+    rest: Box<[u8]>,
+    /// The memos that entries define.
+    memos: SomeMemos,
+}
+
+/// What forms differ in: the kind, whether they refer to stacks, and the rest.
+type FormKey = (usize, bool, Box<[u8]>);
+
+/// An entry from which a form is learned.
+#[derive(Clone, Copy)]
+pub(super) struct Sample<'s> {
+    /// Its bytes.
+    pub bytes: &'s [u8],
+    /// The skeleton that it matched.
+    pub skeleton: &'s Skeleton,
+    pub found: &'s Match,
+    /// What it became.
+    pub entry: &'s Entry<OriginIndex>,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self { context: 0, forms: vec![0; 1 << Self::TABLE_BITS].into() }
+    }
+}
+
+impl Expected {
+    const BITS: u32 = 8;
+    const TABLE_BITS: u32 = 12;
+
+    #[inline]
+    fn slot(&self) -> usize {
+        // The multiplier of FxHash.
+        let hash = self.context.wrapping_mul(0xf135_7aea_2e62_a9c5);
+        usize::try_from(hash >> (64 - Self::TABLE_BITS)).unwrap_or(0)
+    }
+
+    /// The form that is expected next.
+    #[inline]
+    fn next(&self) -> u16 {
+        self.forms.get(self.slot()).copied().unwrap_or(0)
+    }
+
+    /// Sets the form that came instead of the expected one.
+    fn correct(&mut self, form: u16) {
+        let slot = self.slot();
+        self.forms[slot] = form;
+    }
+
+    /// Continues after a form.
+    #[inline]
+    fn advance(&mut self, form: u16) {
+        self.context = self.context << Self::BITS ^ u64::from(form);
+    }
+}
+
+impl Forms {
+    /// Matches the next entry, whose bytes follow its first opcode, and defines its memos. Returns it with its length.
+    #[inline]
+    pub fn read(&mut self, bytes: &[u8], memos: &mut Memos) -> Option<(Entry<OriginIndex>, usize)> {
+        let expected = self.expected.next();
+        let form = self.all.get(usize::from(expected))?;
+        let found = form.read(self.kinds.get(form.kind)?, bytes, memos)?;
+        memos.push_some(form.memos);
+        self.expected.advance(expected);
+        Some(found)
+    }
+
+    /// Learns from an entry that was not expected.
+    #[cold]
+    pub fn learn(&mut self, sample: Sample<'_>) {
+        if let Some(form) = self.form_of(sample) {
+            self.expected.correct(form);
+            self.expected.advance(form);
+        }
+    }
+
+    fn form_of(&mut self, sample: Sample<'_>) -> Option<u16> {
+        if self.all.len() >= MAX_FORMS || self.kinds.len() >= MAX_KINDS {
+            *self = Self::default();
+        }
+        let (index, found) = (self.kind_of(sample)?, sample.found);
+        let refers = found.refers();
+        if refers {
+            self.kinds.get_mut(index)?.learn_origin(found.own.stack, sample.entry.origin);
+        }
+        let rest = if refers { found.frames.end } else { found.frames.start };
+        let key: FormKey = (index, refers, sample.bytes.get(rest..)?.into());
+        if let Some(known) = self.known.get(&key) {
+            return Some(*known);
+        }
+        let form = u16::try_from(self.all.len()).ok()?;
+        let origin = (!refers).then_some(sample.entry.origin);
+        let memos = SomeMemos::new(&sample.skeleton.defined(found))?;
+        self.all.push(Form { kind: index, origin, rest: key.2.clone(), memos });
+        self.known.insert(key, form);
+        Some(form)
+    }
+
+    fn kind_of(&mut self, sample: Sample<'_>) -> Option<usize> {
+        let (skeleton, word) = (sample.skeleton.id, sample.found.own.action);
+        let is_kind = |kind: &Kind| kind.skeleton == skeleton && kind.word == word;
+        if let Some(known) = self.kinds.iter().position(is_kind) {
+            return Some(known);
+        }
+        self.kinds.push(Kind::of(sample)?);
+        Some(self.kinds.len() - 1)
+    }
+}
+
+impl Kind {
+    /// `None` if entries of the skeleton do not have the usual order: the action, the size, the stack.
+    fn of(sample: Sample<'_>) -> Option<Self> {
+        let Sample { bytes, skeleton, found, entry } = sample;
+        let &[(mut head, Then::Number(Key::Size)), (mut middle, _), ref rest @ ..] = skeleton.parts.as_slice()
+        else {
+            return None;
+        };
+        let Places { addr, device_free: None, time_us } = skeleton.places else { return None };
+        let are_constant = rest.iter().all(|(_, then)| *then == Then::Nothing);
+        let are_before = [Some(skeleton.action), addr, time_us].iter().flatten().all(|place| place.part < 2);
+        if !are_constant || !are_before || AddressKey::of(entry.action) != AddressKey::Addr {
+            return None;
+        }
+        let action = skeleton.action.bytes(bytes, &found.starts)?;
+        let part = if skeleton.action.part == 0 { &mut head } else { &mut middle };
+        *part = part.with(skeleton.action.offset, &action)?;
+        Some(Self {
+            skeleton: skeleton.id,
+            word: found.own.action,
+            head,
+            middle,
+            addr,
+            time_us,
+            action: entry.action,
+            origins: Vec::new(),
+        })
+    }
+
+    fn learn_origin(&mut self, stack: Option<StackIndex>, origin: OriginIndex) {
+        let index = stack.map_or(0, |stack| stack.index() + 1);
+        if self.origins.len() <= index {
+            self.origins.resize(index + 1, None);
+        }
+        self.origins[index] = Some(origin);
+    }
+
+    /// The origin of entries that refer to a stack.
+    #[inline]
+    fn origin_of(&self, memo: Memo) -> Option<OriginIndex> {
+        let Value::Stack(stack) = memo.value() else { return None };
+        *self.origins.get(stack.map_or(0, |stack| stack.index() + 1))?
+    }
+}
+
+impl Form {
+    #[inline]
+    fn read(&self, kind: &Kind, bytes: &[u8], memos: &Memos) -> Option<(Entry<OriginIndex>, usize)> {
+        let mut cursor = Cursor::new(bytes);
+        if !kind.head.is_next(cursor.next_bytes()?) {
+            return None;
+        }
+        cursor.skip(kind.head.len);
+        let size = cursor.int(cursor.word()?)?;
+        let starts = [0, cursor.position()];
+        if !kind.middle.is_next(cursor.next_bytes()?) {
+            return None;
+        }
+        cursor.skip(kind.middle.len);
+        let origin = match self.origin {
+            Some(origin) => origin,
+            None => {
+                let (memo, len) = Cursor::reference(cursor.word()?)?;
+                cursor.skip(len);
+                kind.origin_of(memos.get(memo)?)?
+            }
+        };
+        cursor.takes(&self.rest)?;
+        let number = |place: Option<Place>| place.map_or(Some(0), |place| place.number(bytes, &starts));
+        let entry = Entry {
+            action: kind.action,
+            address: number(kind.addr)?,
+            bytes: size,
+            time_us: number(kind.time_us)?,
+            origin,
+        };
+        Some((entry, cursor.position()))
+    }
+}
