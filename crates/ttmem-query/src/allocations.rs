@@ -12,6 +12,7 @@ use ttmem_model::{Moment, OpId, Position, Profile, Rank, ScopeId, StackId, Tenso
 use crate::analyze::Account;
 use crate::analyze::reserved::{ReservedPool, reserved_pools};
 use crate::filter::Filter;
+use crate::threads::{MANY_STEPS, both};
 
 /// What allocations are grouped by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -208,11 +209,45 @@ pub(crate) fn allocations(
     if rank.tensors.is_empty() {
         return None;
     }
-    let at = request.at;
+    let is_large = rank.steps.len() > MANY_STEPS;
+    let waste = || crate::analyze::reserved::waste(account.pool, rank.end());
+    let (waste, Grouped { mut all, live, total, transient }) =
+        both(is_large, waste, || grouped(profile, account, &request));
+    all.sort_unstable_by_key(|(key, group)| (Reverse(group.live.bytes), Reverse(group.total.bytes), *key));
+    let row = |(key, group): &(Key, Group)| described(profile, rank, *key, group);
+    let listed = all.iter().filter(|(_, group)| group.live.count > 0).take(request.top).map(row).collect();
+    all.sort_unstable_by_key(|(key, group)| (Reverse(group.total.bytes), *key));
+    Some(Allocations {
+        pool: profile.text(account.pool.name).to_owned(),
+        position: request.at.position(),
+        filter: request.filter.map(ToString::to_string),
+        by: request.by,
+        live,
+        total,
+        groups: listed,
+        busiest: all.iter().take(request.top).map(row).collect(),
+        largest_transient: transient.map(|(bytes, tensor)| described_transient(profile, rank, bytes, tensor)),
+        waste,
+        reserved: reserved_pools(rank, account.id),
+    })
+}
+
+/// The groups of a pool's allocations, and their sums.
+#[derive(Default)]
+struct Grouped {
+    all: Vec<(Key, Group)>,
+    live: Sum,
+    total: Sum,
+    /// The largest of those that were freed.
+    transient: Option<(u64, TensorId)>,
+}
+
+fn grouped(profile: &Profile, account: &Account<'_>, request: &AllocationsRequest<'_>) -> Grouped {
+    let (rank, at) = (account.rank, request.at);
     let matcher = request.filter.map(|filter| filter.matcher(profile, rank));
     let end = Moment::NEVER.earlier();
-    let mut groups: FxHashMap<Key, Group> = FxHashMap::default();
-    let (mut live, mut total, mut transient) = (Sum::default(), Sum::default(), None);
+    let mut found = Grouped::default();
+    let mut places = Places::new(profile, request.by);
     let tensors = &rank.tensors;
     for index in 0..tensors.len() {
         let Some(tensor) = TensorId::new(index).filter(|_| tensors.pool[index] == account.id) else {
@@ -224,39 +259,55 @@ pub(crate) fn allocations(
         let bytes = tensors.per_bank[index].or_zero();
         let (born, dies) = (tensors.born[index], tensors.dies[index]);
         let op = rank.made_by(tensor);
-        let group = groups.entry(key(profile, rank, tensor, op, request.by)).or_default();
+        let place = places.of(&mut found.all, op, || key(profile, rank, tensor, op, request.by));
+        let Some((_, group)) = found.all.get_mut(place) else { continue };
         group.has_several_ops |= group.total.count > 0 && group.first != op;
         group.first = op;
-        total.add(bytes);
+        found.total.add(bytes);
         group.total.add(bytes);
         if born <= at && at < dies {
-            live.add(bytes);
+            found.live.add(bytes);
             group.live.add(bytes);
         }
         if dies > end {
             group.at_end.add(bytes);
-        } else if transient.is_none_or(|(most, _)| bytes > most) {
-            transient = Some((bytes, tensor));
+        } else if found.transient.is_none_or(|(most, _)| bytes > most) {
+            found.transient = Some((bytes, tensor));
         }
     }
-    let mut all: Vec<(Key, Group)> = groups.into_iter().collect();
-    all.sort_unstable_by_key(|(key, group)| (Reverse(group.live.bytes), Reverse(group.total.bytes), *key));
-    let row = |(key, group): &(Key, Group)| described(profile, rank, *key, group);
-    let listed = all.iter().filter(|(_, group)| group.live.count > 0).take(request.top).map(row).collect();
-    all.sort_unstable_by_key(|(key, group)| (Reverse(group.total.bytes), *key));
-    Some(Allocations {
-        pool: profile.text(account.pool.name).to_owned(),
-        position: at.position(),
-        filter: request.filter.map(ToString::to_string),
-        by: request.by,
-        live,
-        total,
-        groups: listed,
-        busiest: all.iter().take(request.top).map(row).collect(),
-        largest_transient: transient.map(|(bytes, tensor)| described_transient(profile, rank, bytes, tensor)),
-        waste: crate::analyze::reserved::waste(account.pool, rank.end()),
-        reserved: reserved_pools(rank, account.id),
-    })
+    found
+}
+
+/// The places of groups.
+struct Places {
+    by_key: FxHashMap<Key, usize>,
+    /// Those of operations, if they determine the group.
+    by_op: Vec<Option<usize>>,
+}
+
+impl Places {
+    fn new(profile: &Profile, by: GroupBy) -> Self {
+        let is_of_op = matches!(by, GroupBy::Line | GroupBy::Stack | GroupBy::Op);
+        let ops = if is_of_op { profile.ops.len() } else { 0 };
+        Self { by_key: FxHashMap::default(), by_op: vec![None; ops] }
+    }
+
+    /// The place of the group of a tensor, which becomes the last one if it is new.
+    fn of(&mut self, all: &mut Vec<(Key, Group)>, op: Option<OpId>, key: impl FnOnce() -> Key) -> usize {
+        let known = op.and_then(|op| self.by_op.get_mut(op.index()));
+        if let Some(&mut Some(place)) = known {
+            return place;
+        }
+        let key = key();
+        let place = *self.by_key.entry(key).or_insert_with(|| {
+            all.push((key, Group::default()));
+            all.len() - 1
+        });
+        if let Some(known) = known {
+            *known = Some(place);
+        }
+        place
+    }
 }
 
 fn key(profile: &Profile, rank: &Rank, tensor: TensorId, op: Option<OpId>, by: GroupBy) -> Key {

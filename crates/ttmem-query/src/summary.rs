@@ -1,5 +1,6 @@
 //! `ttmem summary`: the content of its screen, as data.
 
+use std::cell::OnceCell;
 use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
@@ -33,7 +34,7 @@ use super::phases::{phase_summary, session_summaries};
 use super::pool_order::by_importance;
 use super::ranks::{ProcessFilter, are_of_one_program, files_in_order, in_order, process};
 use super::suggestions::{Advice, PoolAtPeak, Situation, advice};
-use super::threads::both;
+use super::threads::{MANY_STEPS, both};
 use crate::analyze::fragmentation::Severity;
 use crate::analyze::main_pool::main_pool;
 use crate::analyze::residue::{self, Who};
@@ -92,9 +93,6 @@ impl FromStr for RunFilter {
         }
     }
 }
-
-/// From this number of steps on, analyses run in two threads.
-const MANY_STEPS: usize = 100_000;
 /// The default length of ranked lists.
 const RANKED: usize = 10;
 
@@ -424,6 +422,7 @@ impl<'a> View<'a> {
             rank: self.rank,
             span: self.span,
             main: pools.iter().position(|pool| Some(pool.account.id) == main),
+            alive: pools.iter().map(|_| OnceCell::new()).collect(),
             pools,
             verdict,
             growth,

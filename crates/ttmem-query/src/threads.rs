@@ -5,6 +5,9 @@
 
 use std::thread::{Builder, scope};
 
+/// From this number of steps on, a second thread is worth it for most analyses.
+pub(crate) const MANY_STEPS: usize = 100_000;
+
 /// Runs both functions and returns their results. A second thread is worth it only if there is much to do.
 pub(crate) fn both<A: Send, B>(
     is_large: bool,

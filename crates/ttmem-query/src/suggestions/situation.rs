@@ -1,5 +1,7 @@
 //! The input of the rules: a rank and its pools at their peaks.
 
+use std::cell::OnceCell;
+
 use ttmem_model::{Layout, PoolId, Profile, Rank, Step, StepNumber, TensorId, TensorType};
 
 use super::phrases::PoolLabel;
@@ -22,6 +24,8 @@ pub(crate) struct Situation<'a> {
     pub span: Span,
     /// The pools that were used.
     pub pools: Vec<PoolAtPeak<'a>>,
+    /// The tensors that are live at the peak of each of these pools, once a rule has asked for them.
+    pub alive: Vec<OnceCell<Vec<TensorId>>>,
     /// The index in `pools` of the pool that most rules examine: DRAM, or the first.
     pub main: Option<usize>,
     /// The verdict on the out-of-memory error that ended the program.
@@ -91,8 +95,11 @@ impl<'a> Situation<'a> {
     }
 
     /// The tensors that are live at a pool's peak.
-    pub(super) fn alive(&self, pool: &PoolAtPeak<'_>) -> impl Iterator<Item = TensorId> + use<'a> {
-        self.rank.live(pool.account.id, pool.peak.at).filter_map(TensorId::new)
+    pub(super) fn alive(&self, pool: &PoolAtPeak<'_>) -> impl Iterator<Item = TensorId> + use<'a, '_> {
+        let index = self.pools.iter().position(|known| known.account.id == pool.account.id);
+        let live = || self.rank.live(pool.account.id, pool.peak.at).filter_map(TensorId::new).collect();
+        let alive = index.and_then(|index| self.alive.get(index)).map(|alive| alive.get_or_init(live));
+        alive.into_iter().flatten().copied()
     }
 
     /// The size of a tensor per bank.

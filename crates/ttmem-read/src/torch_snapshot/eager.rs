@@ -5,6 +5,7 @@ use std::thread::{Builder, JoinHandle};
 
 use ttmem_model::{Bytes, During, HistoryAction, HistoryRow, OpId, PoolId};
 
+use super::packed::Packed;
 use super::trace::OriginIndex;
 use crate::history::snapshot::{Entry, RowContext};
 use crate::history::{Expected, PlacedAlone, PlacingAlone, place_alone};
@@ -44,11 +45,13 @@ impl Measured {
 #[derive(Debug)]
 pub(super) struct Thread {
     chunks: Sender<Chunk>,
+    /// Chunks whose memory can be used again.
+    used: Receiver<Chunk>,
     handle: JoinHandle<Placed>,
 }
 
 /// The result, and all entries.
-type Placed = (Option<PlacedAlone>, Vec<Chunk>);
+type Placed = (Option<PlacedAlone>, Vec<Packed>);
 
 impl Eager {
     /// Whether entries are to be passed on.
@@ -85,9 +88,15 @@ impl Eager {
         Vec::new()
     }
 
+    /// An empty chunk, if there is one whose memory can be used again.
+    pub fn used(&self) -> Option<Chunk> {
+        let Self::Placing(thread) = self else { return None };
+        thread.used.try_recv().ok()
+    }
+
     /// Waits for the result.
     pub fn finish(self) -> Placed {
-        let Self::Placing(Thread { chunks, handle }) = self else { return Placed::default() };
+        let Self::Placing(Thread { chunks, handle, .. }) = self else { return Placed::default() };
         drop(chunks);
         handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -95,19 +104,22 @@ impl Eager {
 
 impl Thread {
     fn start(expected: Expected) -> Option<Self> {
-        let (chunks, received) = channel();
-        let handle = Builder::new().spawn(move || place(expected, &received)).ok()?;
-        Some(Self { chunks, handle })
+        let ((chunks, received), (back, used)) = (channel(), channel());
+        let handle = Builder::new().spawn(move || place(expected, &received, &back)).ok()?;
+        Some(Self { chunks, used, handle })
     }
 }
 
-fn place(expected: Expected, chunks: &Receiver<Chunk>) -> Placed {
+fn place(expected: Expected, chunks: &Receiver<Chunk>, used: &Sender<Chunk>) -> Placed {
     let mut all = Vec::new();
     let placed = place_alone(expected, |alone| {
         let mut is_possible = true;
-        for chunk in chunks {
+        for mut chunk in chunks {
             is_possible = is_possible && place_chunk(&chunk, alone);
-            all.push(chunk);
+            all.push(Packed::new(&chunk));
+            chunk.clear();
+            // It fails only after the last chunk.
+            let _ = used.send(chunk);
         }
     });
     (placed, all)

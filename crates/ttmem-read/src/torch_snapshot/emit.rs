@@ -182,7 +182,8 @@ impl<'s, 'h> Emitter<'s, 'h> {
                 now: 0,
             };
             let lacking = Lacking::of(&device);
-            let update = HistoryCursor::default().advance(device.trace.entries, device.contents, None, None);
+            let entries = device.trace.into_entries();
+            let update = HistoryCursor::default().advance(entries, device.contents, None, None);
             self.warn_about_start(&name, &update, overflowed)?;
             streams.push(update.into_rows(ids).map(move |row| lacking.complete(row)));
         }

@@ -148,19 +148,18 @@ impl Heap {
         own: &OwnFields,
         bytes: usize,
     ) -> ParsedEntry {
-        let entry = self.parser.entry_of(shared, own, &self.texts);
-        self.add_parsed(trace, entry, bytes);
-        entry
-    }
-
-    /// Adds an entry that has some bytes.
-    #[inline]
-    pub fn add_parsed(&mut self, trace: usize, entry: ParsedEntry, bytes: usize) {
         self.direct += 1;
+        let entry = self.parser.entry_of(shared, own, &self.texts);
         if let Some(trace) = self.traces.get_mut(trace) {
             trace.eager.measure(bytes);
             trace.push(entry);
         }
+        entry
+    }
+
+    /// A trace to which entries are added directly, and their number.
+    pub fn direct_to(&mut self, trace: usize) -> Option<(&mut Trace, &mut u64)> {
+        Some((self.traces.get_mut(trace)?, &mut self.direct))
     }
 
     /// An object that nothing refers to.
@@ -303,7 +302,7 @@ impl Heap {
             (Object::Stack(stack), _) => self.stack(stack, items),
             (Object::NewList, Some(Object::Entry(_))) => {
                 let eager = std::mem::take(&mut self.eager);
-                self.traces.push(Trace { eager, ..Trace::default() });
+                self.traces.push(Trace::placed_by(eager));
                 let trace = self.traces.len() - 1;
                 self.take_entries(trace, items);
                 u32::try_from(trace).map_or(Object::Taken, Object::Trace)

@@ -11,6 +11,7 @@ mod eager;
 mod emit;
 mod heap;
 mod keys;
+mod packed;
 mod pickle;
 mod trace;
 

@@ -8,6 +8,7 @@ use ttmem_model::HistoryAction;
 use super::eager::Eager;
 use super::heap::{TextId, Texts, Value};
 use super::keys::{self, Key};
+use super::packed::Packed;
 use crate::history::snapshot::{AddressKey, Entries, Entry, StackIndex, action_of};
 use crate::history::{Expected, PlacedAlone};
 
@@ -80,7 +81,9 @@ pub(super) enum ParsedEntry {
 /// The trace of a device.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    pub entries: Entries<OriginIndex>,
+    entries: Entries<OriginIndex>,
+    /// The entries before these, if they were placed while they were read.
+    packed: Vec<Packed>,
     pub user_defined: Vec<(Option<StackIndex>, u64)>,
     pub labels: Vec<(u64, TextId, u64)>,
     pub internal: u64,
@@ -97,27 +100,42 @@ pub(super) struct Trace {
 impl Trace {
     const ACTIONS: usize = HistoryAction::Highest as usize + 1;
 
+    /// A trace that may be placed while it is read.
+    pub fn placed_by(eager: Eager) -> Self {
+        Self { eager, ..Self::default() }
+    }
+
     /// The number of entries with an action, before frees were joined.
     pub fn count(&self, action: HistoryAction) -> u64 {
         self.counts[action as usize]
     }
 
-    #[inline]
     pub fn push(&mut self, entry: ParsedEntry) {
         self.len += 1;
         match entry {
-            ParsedEntry::Memory(entry) => {
-                self.counts[entry.action as usize] += 1;
-                self.first_us.get_or_insert(entry.time_us);
-                self.entries.push(entry);
-                if self.eager.is_wanted() && self.entries.has_full() {
-                    self.pass_on();
-                }
-            }
+            ParsedEntry::Memory(entry) => self.push_memory(entry),
             ParsedEntry::UserDefined { stack, time_us } => self.user_defined.push((stack, time_us)),
             ParsedEntry::Label { address, text, time_us } => self.labels.push((address, text, time_us)),
             ParsedEntry::Internal => self.internal += 1,
             ParsedEntry::Other(word) => *self.others.entry(word).or_default() += 1,
+        }
+    }
+
+    /// Adds an entry of the usual kind, which has some bytes.
+    #[inline]
+    pub fn push_expected(&mut self, entry: Entry<OriginIndex>, bytes: usize) {
+        self.len += 1;
+        self.eager.measure(bytes);
+        self.push_memory(entry);
+    }
+
+    #[inline]
+    fn push_memory(&mut self, entry: Entry<OriginIndex>) {
+        self.counts[entry.action as usize] += 1;
+        self.first_us.get_or_insert(entry.time_us);
+        self.entries.push(entry);
+        if self.entries.has_full() && self.eager.is_wanted() {
+            self.pass_on();
         }
     }
 
@@ -126,6 +144,7 @@ impl Trace {
         let full = self.entries.take_full();
         let mut eager = std::mem::take(&mut self.eager);
         let rest = eager.send(full, |entries| self.expected(entries));
+        self.entries.spare = eager.used();
         self.eager = eager;
         self.entries.put_back(rest);
     }
@@ -148,9 +167,15 @@ impl Trace {
             let rest = self.eager.send(last, |_| Expected::default());
             debug_assert!(rest.is_empty(), "the thread is running");
         }
-        let (placed, entries) = std::mem::take(&mut self.eager).finish();
-        self.entries.put_back(entries);
+        let (placed, packed) = std::mem::take(&mut self.eager).finish();
+        self.packed = packed;
         placed
+    }
+
+    /// All entries.
+    pub fn into_entries(mut self) -> Entries<OriginIndex> {
+        self.entries.put_back(self.packed.iter().map(Packed::unpack).collect());
+        self.entries
     }
 }
 

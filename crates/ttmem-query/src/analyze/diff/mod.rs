@@ -21,7 +21,7 @@ pub use overlaps::{Others, Overlap, Overlaps};
 
 use ttmem_model::{Profile, Rank};
 
-/// From this number of steps on, two threads are faster.
+/// From this number of steps on, two threads are faster here.
 const MANY_STEPS: usize = 20_000;
 
 /// One of the two ranks that are compared.

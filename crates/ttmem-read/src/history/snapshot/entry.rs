@@ -92,7 +92,7 @@ impl Within {
 }
 
 /// The number of entries in a chunk.
-const CHUNK: usize = if cfg!(test) { 64 } else { 1 << 14 };
+const CHUNK: usize = if cfg!(test) { 64 } else { 1 << 12 };
 
 /// Entries in order. A block that is freed and becomes available immediately is one entry ([`HistoryAction::Freed`]),
 /// not two.
@@ -103,13 +103,15 @@ pub struct Entries<O> {
     full: Vec<Vec<Entry<O>>>,
     /// The last chunk, which is not full yet or just became full.
     open: Vec<Entry<O>>,
+    /// An empty chunk, whose memory the next one uses.
+    pub(crate) spare: Option<Vec<Entry<O>>>,
     len: usize,
     allocations: u64,
 }
 
 impl<O> Default for Entries<O> {
     fn default() -> Self {
-        Self { full: Vec::new(), open: Vec::new(), len: 0, allocations: 0 }
+        Self { full: Vec::new(), open: Vec::new(), spare: None, len: 0, allocations: 0 }
     }
 }
 
@@ -128,7 +130,8 @@ impl<O> Entries<O> {
         self.allocations += u64::from(entry.action == HistoryAction::Allocated);
         self.len += 1;
         if self.open.len() == CHUNK {
-            let full = std::mem::replace(&mut self.open, Vec::with_capacity(CHUNK));
+            let next = self.spare.take().unwrap_or_else(|| Vec::with_capacity(CHUNK));
+            let full = std::mem::replace(&mut self.open, next);
             self.full.push(full);
         }
         // The first chunk grows, because most traces are short.

@@ -81,10 +81,12 @@ impl Machine<'_> {
     /// Returns `false` if the last one that has begun has another form.
     fn expected_entries(&mut self, trace: usize) -> bool {
         let Self { source, memo, heap, usual, .. } = self;
+        let Some((trace, direct)) = heap.direct_to(trace) else { return false };
         let bytes = &source.buffer[..source.end];
         while let Some((entry, len)) = usual.forms.read(&bytes[source.next..], memo) {
             source.next += len;
-            heap.add_parsed(trace, ParsedEntry::Memory(entry), len);
+            *direct += 1;
+            trace.push_expected(entry, len);
             if source.end - source.next < MAX_ENTRY || bytes[source.next] != b'}' {
                 return true;
             }

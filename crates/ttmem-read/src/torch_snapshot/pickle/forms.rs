@@ -49,8 +49,8 @@ struct Kind {
     /// The bytes up to the size, and those from there up to the stack.
     head: Part,
     middle: Part,
-    addr: Option<Place>,
-    time_us: Option<Place>,
+    addr: Place,
+    time_us: Place,
     action: HistoryAction,
     /// The origin of entries that refer to no stack, and then those of each stack, as far as they are known.
     origins: Vec<Option<OriginIndex>>,
@@ -90,7 +90,7 @@ impl Default for Expected {
 
 impl Expected {
     const BITS: u32 = 8;
-    const TABLE_BITS: u32 = 12;
+    const TABLE_BITS: u32 = 14;
 
     #[inline]
     fn slot(&self) -> usize {
@@ -176,26 +176,28 @@ impl Kind {
     /// `None` if entries of the skeleton do not have the usual order: the action, the size, the stack.
     fn of(sample: Sample<'_>) -> Option<Self> {
         let Sample { bytes, skeleton, found, entry } = sample;
-        let &[(mut head, Then::Number(Key::Size)), (mut middle, _), ref rest @ ..] = skeleton.parts.as_slice()
+        let &[(mut head, Then::Number(Key::Size)), (mut middle, _), ref rest @ ..] =
+            skeleton.parts.as_slice()
         else {
             return None;
         };
         let Places { addr, device_free: None, time_us } = skeleton.places else { return None };
         let are_constant = rest.iter().all(|(_, then)| *then == Then::Nothing);
-        let are_before = [Some(skeleton.action), addr, time_us].iter().flatten().all(|place| place.part < 2);
+        let are_before =
+            [Some(skeleton.action), addr, time_us].iter().flatten().all(|place| place.part() < 2);
         if !are_constant || !are_before || AddressKey::of(entry.action) != AddressKey::Addr {
             return None;
         }
         let action = skeleton.action.bytes(bytes, &found.starts)?;
-        let part = if skeleton.action.part == 0 { &mut head } else { &mut middle };
-        *part = part.with(skeleton.action.offset, &action)?;
+        let part = if skeleton.action.part() == 0 { &mut head } else { &mut middle };
+        *part = part.with(skeleton.action.offset(), &action)?;
         Some(Self {
             skeleton: skeleton.id,
             word: found.own.action,
             head,
             middle,
-            addr,
-            time_us,
+            addr: addr.unwrap_or(Place::NONE),
+            time_us: time_us.unwrap_or(Place::NONE),
             action: entry.action,
             origins: Vec::new(),
         })
@@ -220,17 +222,19 @@ impl Kind {
 impl Form {
     #[inline]
     fn read(&self, kind: &Kind, bytes: &[u8], memos: &Memos) -> Option<(Entry<OriginIndex>, usize)> {
-        let mut cursor = Cursor::new(bytes);
+        // All but the rest is certainly in these bytes, whose number is a constant: nothing else need be checked.
+        let window: &[u8; 1 << 10] = bytes.first_chunk()?;
+        let mut cursor = Cursor::new(window);
         if !kind.head.is_next(cursor.next_bytes()?) {
             return None;
         }
-        cursor.skip(kind.head.len);
+        cursor.skip(kind.head.len());
         let size = cursor.int(cursor.word()?)?;
         let starts = [0, cursor.position()];
         if !kind.middle.is_next(cursor.next_bytes()?) {
             return None;
         }
-        cursor.skip(kind.middle.len);
+        cursor.skip(kind.middle.len());
         let origin = match self.origin {
             Some(origin) => origin,
             None => {
@@ -239,15 +243,16 @@ impl Form {
                 kind.origin_of(memos.get(memo)?)?
             }
         };
-        cursor.takes(&self.rest)?;
-        let number = |place: Option<Place>| place.map_or(Some(0), |place| place.number(bytes, &starts));
+        if !bytes.get(cursor.position()..)?.starts_with(&self.rest) {
+            return None;
+        }
         let entry = Entry {
             action: kind.action,
-            address: number(kind.addr)?,
+            address: kind.addr.number(window, &starts)?,
             bytes: size,
-            time_us: number(kind.time_us)?,
+            time_us: kind.time_us.number(window, &starts)?,
             origin,
         };
-        Some((entry, cursor.position()))
+        Some((entry, cursor.position() + self.rest.len()))
     }
 }

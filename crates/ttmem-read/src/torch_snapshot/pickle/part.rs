@@ -6,7 +6,7 @@ pub(super) struct Part {
     /// The bits that entries repeat, and which bits these are. Both are 0 after the end of the part.
     repeated: [u64; Self::WORDS],
     mask: [u64; Self::WORDS],
-    pub len: usize,
+    len: u8,
 }
 
 impl Part {
@@ -28,7 +28,13 @@ impl Part {
         for (word, mask) in repeated.iter_mut().zip(mask) {
             *word &= mask;
         }
-        Some(Self { repeated, mask, len: bytes.len() })
+        Some(Self { repeated, mask, len: u8::try_from(bytes.len()).ok()? })
+    }
+
+    /// The number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len.into()
     }
 
     /// Whether bytes begin with the part. There are more of them than those of the part, so that their number is a constant,
@@ -52,7 +58,7 @@ impl Part {
         }
         all.get_mut(offset..)?.get_mut(..bytes.len())?.copy_from_slice(bytes);
         mask.get_mut(offset..)?.get_mut(..bytes.len())?.fill(u8::MAX);
-        Self::new(all.get(..self.len)?, mask.get(..self.len)?)
+        Self::new(all.get(..self.len())?, mask.get(..self.len())?)
     }
 }
 
@@ -60,22 +66,35 @@ impl Part {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// The part that has it, by its index, and the position in that part.
-    pub part: usize,
-    pub offset: usize,
+    part: u8,
+    offset: u8,
     /// The bits of the number.
     mask: u64,
 }
 
 impl Place {
+    /// The place of a number that entries do not have: it is 0.
+    pub const NONE: Self = Self { part: 0, offset: 0, mask: 0 };
+
     /// The place of a number of one to eight bytes.
-    pub fn new(part: usize, offset: usize, len: usize) -> Self {
-        Self { part, offset, mask: u64::MAX >> (64 - 8 * len) }
+    pub fn new(part: usize, offset: usize, len: usize) -> Option<Self> {
+        let (part, offset) = (u8::try_from(part).ok()?, u8::try_from(offset).ok()?);
+        Some(Self { part, offset, mask: u64::MAX >> (64 - 8 * len) })
+    }
+
+    pub fn part(self) -> usize {
+        self.part.into()
+    }
+
+    /// The position in the part.
+    pub fn offset(self) -> usize {
+        self.offset.into()
     }
 
     /// The number in an entry whose parts start at some positions.
     #[inline]
     pub fn number(self, entry: &[u8], starts: &[usize]) -> Option<u64> {
-        let at = starts.get(self.part)? + self.offset;
+        let at = starts.get(self.part())? + self.offset();
         Some(u64::from_le_bytes(*entry.get(at..)?.first_chunk()?) & self.mask)
     }
 

@@ -213,7 +213,7 @@ impl Parts<'_> {
             // The sign: negative numbers are left to the machine.
             *bits.last_mut()? = 0x80;
         }
-        Some(Place::new(self.all.len(), from - self.from, span.until - from))
+        Place::new(self.all.len(), from - self.from, span.until - from)
     }
 }
 
@@ -271,7 +271,7 @@ impl Skeleton {
             if !part.is_next(cursor.next_bytes()?) {
                 return None;
             }
-            cursor.skip(part.len);
+            cursor.skip(part.len());
             match *then {
                 Then::Nothing => {}
                 Then::Number(key) => *numbers.of(key)? = cursor.int(cursor.word()?)?,

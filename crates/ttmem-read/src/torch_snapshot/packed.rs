@@ -1,0 +1,147 @@
+//! Entries in half of their size.
+//!
+//! A trace that was placed while it was read needs its entries no more, unless the end of the file shows that it must be
+//! placed together with others. They are kept like this until then.
+
+use ttmem_model::HistoryAction;
+
+use super::trace::OriginIndex;
+use crate::history::snapshot::Entry;
+
+/// Entries of a trace.
+#[derive(Debug)]
+pub(super) struct Packed {
+    /// The entries whose numbers are small enough: the lowest bits are the action.
+    rows: Vec<u128>,
+    /// The others, with their indexes. Their rows are 0.
+    others: Vec<(usize, Entry<OriginIndex>)>,
+}
+
+/// The bits of a row's numbers, from the lowest to the highest: the action, the origin, the difference of the time to that of
+/// the entry before, the size, and the difference of the address.
+const BITS: [u32; 5] = [4, 20, 24, 36, 44];
+
+impl Packed {
+    /// Packs entries.
+    pub fn new(entries: &[Entry<OriginIndex>]) -> Self {
+        let mut packed = Self { rows: Vec::with_capacity(entries.len()), others: Vec::new() };
+        let mut before = (0, 0);
+        for (index, entry) in entries.iter().enumerate() {
+            let row = row(entry, before);
+            if row.is_none() {
+                packed.others.push((index, *entry));
+            }
+            packed.rows.push(row.unwrap_or(0));
+            before = (entry.address, entry.time_us);
+        }
+        packed
+    }
+
+    /// The entries.
+    pub fn unpack(&self) -> Vec<Entry<OriginIndex>> {
+        let (mut others, mut before) = (self.others.iter().peekable(), (0, 0));
+        let entry = |(index, row): (usize, &u128)| {
+            let other = others.next_if(|(other, _)| *other == index).map(|(_, entry)| *entry);
+            let entry = other.or_else(|| entry(*row, before))?;
+            before = (entry.address, entry.time_us);
+            Some(entry)
+        };
+        self.rows.iter().enumerate().filter_map(entry).collect()
+    }
+}
+
+/// The row of an entry after one with an address and a time; `None` if a number is too large.
+#[inline]
+fn row(entry: &Entry<OriginIndex>, (address, time_us): (u64, u64)) -> Option<u128> {
+    let numbers = [
+        entry.action as u64,
+        entry.origin.0.into(),
+        difference(time_us, entry.time_us),
+        entry.bytes,
+        difference(address, entry.address),
+    ];
+    let (mut row, mut from, mut excess) = (0, 0, 0);
+    for (number, bits) in numbers.into_iter().zip(BITS) {
+        row |= u128::from(number) << from;
+        excess |= number >> bits;
+        from += bits;
+    }
+    (excess == 0).then_some(row)
+}
+
+/// The entry of a row after one with an address and a time.
+fn entry(row: u128, (address, time_us): (u64, u64)) -> Option<Entry<OriginIndex>> {
+    let mut numbers = [0; BITS.len()];
+    let mut rest = row;
+    for (number, bits) in numbers.iter_mut().zip(BITS) {
+        *number = u64::try_from(rest & ((1 << bits) - 1)).ok()?;
+        rest >>= bits;
+    }
+    let [action, origin, time_change, bytes, address_change] = numbers;
+    Some(Entry {
+        action: *HistoryAction::ALL.get(usize::try_from(action).ok()?)?,
+        address: sum(address, address_change),
+        bytes,
+        time_us: sum(time_us, time_change),
+        origin: OriginIndex(u32::try_from(origin).ok()?),
+    })
+}
+
+/// The difference of two numbers, with the sign in the lowest bit.
+#[inline]
+fn difference(before: u64, number: u64) -> u64 {
+    let difference = number.wrapping_sub(before).cast_signed();
+    (difference << 1 ^ difference >> 63).cast_unsigned()
+}
+
+/// The number with a difference from another.
+fn sum(before: u64, difference: u64) -> u64 {
+    before.wrapping_add(difference >> 1 ^ (difference & 1).wrapping_neg())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry() -> impl Strategy<Value = Entry<OriginIndex>> {
+        let number =
+            || prop_oneof![4 => 0_u64..300, 1 => any::<u64>(), 1 => 0_u64..1 << 44, 1 => Just(u64::MAX)];
+        let action = proptest::sample::select(HistoryAction::ALL.to_vec());
+        let origin = prop_oneof![4 => 0_u32..300, 1 => any::<u32>()];
+        (action, number(), number(), number(), origin).prop_map(
+            |(action, address, bytes, time_us, origin)| Entry {
+                action,
+                address,
+                bytes,
+                time_us,
+                origin: OriginIndex(origin),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn unpacked_entries_are_those_that_were_packed(entries in proptest::collection::vec(entry(), 0..40)) {
+            prop_assert_eq!(Packed::new(&entries).unpack(), entries);
+        }
+    }
+
+    #[test]
+    fn entries_of_a_program_are_small_enough() {
+        let entries: Vec<_> = (0..1000)
+            .map(|index| Entry {
+                action: HistoryAction::ALL[index % HistoryAction::ALL.len()],
+                address: 0x7f5e_0000_0000 + 512 * (index as u64 * 7 % 1000),
+                bytes: 80 << 20,
+                time_us: 1_794_702_759_000_000 + index as u64 * 11,
+                origin: OriginIndex(300),
+            })
+            .collect();
+        let packed = Packed::new(&entries);
+        // Nothing is before the first one.
+        assert_eq!(packed.others.len(), 1);
+        assert_eq!(BITS.iter().sum::<u32>(), u128::BITS);
+    }
+}
