@@ -1,6 +1,6 @@
 //! Places the first trace of a snapshot in a second thread, while the snapshot is being read.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use ttmem_model::{Bytes, During, HistoryAction, HistoryRow, OpId, PoolId};
@@ -12,6 +12,9 @@ use crate::history::{Expected, PlacedAlone, PlacingAlone, place_alone};
 
 /// Entries in order.
 type Chunk = Vec<Entry<OriginIndex>>;
+
+/// The number of chunks that wait to be placed: enough for the threads to run at their own pace for a while.
+const WAITING: usize = 16;
 
 /// Whether a trace is placed while it is being read.
 #[derive(Debug, Default)]
@@ -44,7 +47,7 @@ impl Measured {
 /// The thread that places entries.
 #[derive(Debug)]
 pub(super) struct Thread {
-    chunks: Sender<Chunk>,
+    chunks: SyncSender<Chunk>,
     /// Chunks whose memory can be used again.
     used: Receiver<Chunk>,
     handle: JoinHandle<Placed>,
@@ -104,7 +107,7 @@ impl Eager {
 
 impl Thread {
     fn start(expected: Expected) -> Option<Self> {
-        let ((chunks, received), (back, used)) = (channel(), channel());
+        let ((chunks, received), (back, used)) = (sync_channel(WAITING), channel());
         let handle = Builder::new().spawn(move || place(expected, &received, &back)).ok()?;
         Some(Self { chunks, used, handle })
     }
