@@ -11,8 +11,12 @@ use super::scene::{KIB, MIB, Scene, bytes, tiled};
 use super::{saves, says};
 
 fn peak(scene: Scene) -> u64 {
+    peak_of("DRAM", scene)
+}
+
+fn peak_of(pool: &str, scene: Scene) -> u64 {
     let answer = summary(&[scene.finish()], &Request::default()).unwrap();
-    answer.ranks[0].pools.get("DRAM").unwrap().peak_per_bank.unwrap()
+    answer.ranks[0].pools.get(pool).unwrap().peak_per_bank.unwrap()
 }
 
 /// A tensor that is used by the second of three operations, and freed right after that or at the end.
@@ -156,11 +160,17 @@ fn kv_cache_unused() {
 
 #[test]
 fn l1_residents() {
-    let scene = |operands: &[&str], lacks: u64| {
+    let residents = |moved: &[usize]| {
         let mut scene = Scene::new();
-        scene.make("ttnn.full", &[], "%0", &bytes(300 * KIB).in_l1());
-        scene.make("ttnn.full", &[], "%1", &bytes(200 * KIB).in_l1());
-        scene.make("ttnn.full", &[], "%2", &bytes(400 * KIB).in_l1());
+        for (at, kib) in [300, 200, 400].into_iter().enumerate() {
+            let of = bytes(kib * KIB);
+            let of = if moved.contains(&at) { of } else { of.in_l1() };
+            scene.make("ttnn.full", &[], ["%0", "%1", "%2"][at], &of);
+        }
+        scene
+    };
+    let scene = |operands: &[&str], lacks: u64| {
+        let mut scene = residents(&[]);
         scene.fail_with("ttnn.matmul", operands, "L1", |fault| {
             fault.requested_per_bank = Some(100 * KIB + lacks);
             fault.free = Some(100 * KIB);
@@ -180,10 +190,13 @@ fn l1_residents() {
         &["Moving the largest one to DRAM frees 300.0 KiB/bank, which is as much as the operation lacks."],
     );
     assert_eq!((found.saves_per_bank, found.step), (Some(300 * KIB), Some(3)));
-    says(
-        &scene(&["%2"], 301 * KIB).only("l1_residents"),
-        &["Moving the largest 2 to DRAM frees 500.0 KiB/bank"],
-    );
+    let both = scene(&["%2"], 301 * KIB).only("l1_residents");
+    says(&both, &["Moving the largest 2 to DRAM frees 500.0 KiB/bank"]);
+    // The changed programs save as much.
+    for (found, moved) in [(found, &[0][..]), (both, &[0, 1])] {
+        let changed = peak_of("L1", residents(&[])) - peak_of("L1", residents(moved));
+        assert_eq!(found.saves_per_bank, Some(changed));
+    }
     // Not even all of them are enough, or it is unknown what the operation uses.
     scene(&["%2"], 501 * KIB).silent("l1_residents");
     scene(&[], 300 * KIB).silent("l1_residents");
