@@ -1,4 +1,4 @@
-//! Entries in half of their size.
+//! Entries in less than half of their size.
 //!
 //! A trace that was placed while it was read needs its entries no more, unless the end of the file shows that it must be
 //! placed together with others. They are kept like this until then.
@@ -11,15 +11,24 @@ use crate::history::snapshot::Entry;
 /// Entries of a trace.
 #[derive(Debug)]
 pub(super) struct Packed {
-    /// The entries whose numbers are small enough: the lowest bits are the action.
-    rows: Vec<u128>,
-    /// The others, with their indexes. Their rows are 0.
+    rows: Vec<Row>,
+    /// The entries with a number that is too large for a row, with their indexes. Their rows are 0.
     others: Vec<(usize, Entry<OriginIndex>)>,
 }
 
-/// The bits of a row's numbers, from the lowest to the highest: the action, the origin, the difference of the time to that of
-/// the entry before, the size, and the difference of the address.
-const BITS: [u32; 5] = [4, 20, 24, 36, 44];
+/// The numbers of an entry.
+type Row = [u8; 12];
+
+/// Their bits, from the lowest to the highest: the action, the origin, the difference of the time to that of the entry
+/// before, the size, and the difference of the address in blocks.
+const BITS: [u32; 5] = [4, 18, 16, 30, 28];
+
+/// Allocators return addresses that are multiples of this size.
+const BLOCK_BITS: u32 = 9;
+
+/// What is added to differences, so that small ones are positive: half of what a row has room for.
+const TIME_BIAS: u64 = 1 << 15;
+const ADDRESS_BIAS: u64 = 1 << (27 + BLOCK_BITS);
 
 impl Packed {
     /// Packs entries.
@@ -31,7 +40,7 @@ impl Packed {
             if row.is_none() {
                 packed.others.push((index, *entry));
             }
-            packed.rows.push(row.unwrap_or(0));
+            packed.rows.push(row.unwrap_or_default());
             before = (entry.address, entry.time_us);
         }
         packed
@@ -40,7 +49,7 @@ impl Packed {
     /// The entries.
     pub fn unpack(&self) -> Vec<Entry<OriginIndex>> {
         let (mut others, mut before) = (self.others.iter().peekable(), (0, 0));
-        let entry = |(index, row): (usize, &u128)| {
+        let entry = |(index, row): (usize, &Row)| {
             let other = others.next_if(|(other, _)| *other == index).map(|(_, entry)| *entry);
             let entry = other.or_else(|| entry(*row, before))?;
             before = (entry.address, entry.time_us);
@@ -52,51 +61,40 @@ impl Packed {
 
 /// The row of an entry after one with an address and a time; `None` if a number is too large.
 #[inline]
-fn row(entry: &Entry<OriginIndex>, (address, time_us): (u64, u64)) -> Option<u128> {
-    let numbers = [
-        entry.action as u64,
-        entry.origin.0.into(),
-        difference(time_us, entry.time_us),
-        entry.bytes,
-        difference(address, entry.address),
-    ];
-    let (mut row, mut from, mut excess) = (0, 0, 0);
+fn row(entry: &Entry<OriginIndex>, (address, time_us): (u64, u64)) -> Option<Row> {
+    let passed = entry.time_us.wrapping_sub(time_us).wrapping_add(TIME_BIAS);
+    let moved = entry.address.wrapping_sub(address).wrapping_add(ADDRESS_BIAS);
+    // The lowest bits of other addresses make the number too large.
+    let moved = moved.rotate_right(BLOCK_BITS);
+    let numbers = [entry.action as u64, entry.origin.0.into(), passed, entry.bytes, moved];
+    let (mut row, mut from, mut excess) = (0_u128, 0, 0);
     for (number, bits) in numbers.into_iter().zip(BITS) {
         row |= u128::from(number) << from;
         excess |= number >> bits;
         from += bits;
     }
-    (excess == 0).then_some(row)
+    let row = row.to_le_bytes().first_chunk().copied();
+    row.filter(|_| excess == 0)
 }
 
 /// The entry of a row after one with an address and a time.
-fn entry(row: u128, (address, time_us): (u64, u64)) -> Option<Entry<OriginIndex>> {
+fn entry(row: Row, (address, time_us): (u64, u64)) -> Option<Entry<OriginIndex>> {
     let mut numbers = [0; BITS.len()];
-    let mut rest = row;
+    let mut bytes = [0; 16];
+    bytes[..row.len()].copy_from_slice(&row);
+    let mut rest = u128::from_le_bytes(bytes);
     for (number, bits) in numbers.iter_mut().zip(BITS) {
         *number = u64::try_from(rest & ((1 << bits) - 1)).ok()?;
         rest >>= bits;
     }
-    let [action, origin, time_change, bytes, address_change] = numbers;
+    let [action, origin, passed, bytes, moved] = numbers;
     Some(Entry {
         action: *HistoryAction::ALL.get(usize::try_from(action).ok()?)?,
-        address: sum(address, address_change),
+        address: address.wrapping_add(moved.rotate_left(BLOCK_BITS)).wrapping_sub(ADDRESS_BIAS),
         bytes,
-        time_us: sum(time_us, time_change),
+        time_us: time_us.wrapping_add(passed).wrapping_sub(TIME_BIAS),
         origin: OriginIndex(u32::try_from(origin).ok()?),
     })
-}
-
-/// The difference of two numbers, with the sign in the lowest bit.
-#[inline]
-fn difference(before: u64, number: u64) -> u64 {
-    let difference = number.wrapping_sub(before).cast_signed();
-    (difference << 1 ^ difference >> 63).cast_unsigned()
-}
-
-/// The number with a difference from another.
-fn sum(before: u64, difference: u64) -> u64 {
-    before.wrapping_add(difference >> 1 ^ (difference & 1).wrapping_neg())
 }
 
 #[cfg(test)]
@@ -106,8 +104,14 @@ mod tests {
     use super::*;
 
     fn entry() -> impl Strategy<Value = Entry<OriginIndex>> {
-        let number =
-            || prop_oneof![4 => 0_u64..300, 1 => any::<u64>(), 1 => 0_u64..1 << 44, 1 => Just(u64::MAX)];
+        let number = || {
+            prop_oneof![
+                4 => 0_u64..300,
+                4 => (0_u64..1 << 29).prop_map(|block| block << BLOCK_BITS),
+                1 => any::<u64>(),
+                1 => Just(u64::MAX),
+            ]
+        };
         let action = proptest::sample::select(HistoryAction::ALL.to_vec());
         let origin = prop_oneof![4 => 0_u32..300, 1 => any::<u32>()];
         (action, number(), number(), number(), origin).prop_map(
@@ -142,6 +146,6 @@ mod tests {
         let packed = Packed::new(&entries);
         // Nothing is before the first one.
         assert_eq!(packed.others.len(), 1);
-        assert_eq!(BITS.iter().sum::<u32>(), u128::BITS);
+        assert_eq!(BITS.iter().sum::<u32>() as usize, 8 * size_of::<Row>());
     }
 }
