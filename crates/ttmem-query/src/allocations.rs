@@ -247,7 +247,7 @@ fn grouped(profile: &Profile, account: &Account<'_>, request: &AllocationsReques
     let matcher = request.filter.map(|filter| filter.matcher(profile, rank));
     let end = Moment::NEVER.earlier();
     let mut found = Grouped::default();
-    let mut places = Places::new(profile, request.by);
+    let mut places = GroupPlaces::new(profile, request.by);
     let tensors = &rank.tensors;
     for index in 0..tensors.len() {
         let Some(tensor) = TensorId::new(index).filter(|_| tensors.pool[index] == account.id) else {
@@ -279,13 +279,13 @@ fn grouped(profile: &Profile, account: &Account<'_>, request: &AllocationsReques
 }
 
 /// The places of groups.
-struct Places {
+struct GroupPlaces {
     by_key: FxHashMap<Key, usize>,
     /// Those of operations, if they determine the group.
     by_op: Vec<Option<usize>>,
 }
 
-impl Places {
+impl GroupPlaces {
     fn new(profile: &Profile, by: GroupBy) -> Self {
         let is_of_op = matches!(by, GroupBy::Line | GroupBy::Stack | GroupBy::Op);
         let ops = if is_of_op { profile.ops.len() } else { 0 };

@@ -422,7 +422,7 @@ impl<'a> View<'a> {
             rank: self.rank,
             span: self.span,
             main: pools.iter().position(|pool| Some(pool.account.id) == main),
-            alive: pools.iter().map(|_| OnceCell::new()).collect(),
+            live_at_peak: pools.iter().map(|_| OnceCell::new()).collect(),
             pools,
             verdict,
             growth,

@@ -25,7 +25,7 @@ pub(crate) struct Situation<'a> {
     /// The pools that were used.
     pub pools: Vec<PoolAtPeak<'a>>,
     /// The tensors that are live at the peak of each of these pools, once a rule has asked for them.
-    pub alive: Vec<OnceCell<Vec<TensorId>>>,
+    pub live_at_peak: Vec<OnceCell<Vec<TensorId>>>,
     /// The index in `pools` of the pool that most rules examine: DRAM, or the first.
     pub main: Option<usize>,
     /// The verdict on the out-of-memory error that ended the program.
@@ -98,7 +98,7 @@ impl<'a> Situation<'a> {
     pub(super) fn alive(&self, pool: &PoolAtPeak<'_>) -> impl Iterator<Item = TensorId> + use<'a, '_> {
         let index = self.pools.iter().position(|known| known.account.id == pool.account.id);
         let live = || self.rank.live(pool.account.id, pool.peak.at).filter_map(TensorId::new).collect();
-        let alive = index.and_then(|index| self.alive.get(index)).map(|alive| alive.get_or_init(live));
+        let alive = index.and_then(|index| self.live_at_peak.get(index)).map(|alive| alive.get_or_init(live));
         alive.into_iter().flatten().copied()
     }
 

@@ -121,7 +121,7 @@ fn place(expected: Expected, chunks: &Receiver<Chunk>, used: &Sender<Chunk>) -> 
             is_possible = is_possible && place_chunk(&chunk, alone);
             all.push(Packed::new(&chunk));
             chunk.clear();
-            // It fails only after the last chunk.
+            // It fails if the reader needs no more chunks.
             let _ = used.send(chunk);
         }
     });

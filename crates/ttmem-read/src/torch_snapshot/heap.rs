@@ -157,7 +157,7 @@ impl Heap {
         entry
     }
 
-    /// A trace to which entries are added directly, and their number.
+    /// A trace for entries that are added directly, and the number of these.
     pub fn direct_to(&mut self, trace: usize) -> Option<(&mut Trace, &mut u64)> {
         Some((self.traces.get_mut(trace)?, &mut self.direct))
     }

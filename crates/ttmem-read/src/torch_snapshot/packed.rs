@@ -1,6 +1,6 @@
-//! Entries in less than half of their size.
+//! A compact copy of a trace's entries, 12 bytes each.
 //!
-//! A trace that was placed while it was read needs its entries no more, unless the end of the file shows that it must be
+//! A trace that was placed while it was read no longer needs its entries, unless the end of the file shows that it must be
 //! placed together with others. They are kept like this until then.
 
 use ttmem_model::HistoryAction;

@@ -224,12 +224,12 @@ impl Memo {
 
 /// The memos that an entry defines.
 #[derive(Clone, Copy, Debug)]
-struct SomeMemos {
+struct EntryMemos {
     memos: [Memo; Self::MAX],
     len: usize,
 }
 
-impl SomeMemos {
+impl EntryMemos {
     const MAX: usize = 4;
 
     /// `None` if there are too many.
@@ -268,9 +268,9 @@ impl Memos {
 
     /// Adds a few memos.
     #[inline]
-    fn push_some(&mut self, new: SomeMemos) {
+    fn push_some(&mut self, new: EntryMemos) {
         match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() + SomeMemos::MAX <= Self::CHUNK => {
+            Some(chunk) if chunk.len() + EntryMemos::MAX <= Self::CHUNK => {
                 // A constant number of memos is copied without a loop.
                 let len = chunk.len() + new.len;
                 chunk.extend_from_slice(&new.memos);
@@ -505,6 +505,7 @@ impl Machine<'_> {
             {
                 self.heap.set_items(object, &self.stack[first..]);
                 self.stack.truncate(first);
+                self.move_entry();
                 Ok(())
             }
             _ => invalid("keys without a dictionary"),

@@ -90,7 +90,7 @@ pub(super) struct Trace {
     /// The number of entries with other actions.
     pub others: BTreeMap<Option<TextId>, u64>,
     /// The number of entries with each action, before frees were joined.
-    pub counts: [u64; Self::ACTIONS],
+    counts: [u64; Self::ACTIONS],
     /// All entries, as the snapshot counts them.
     pub len: u64,
     pub first_us: Option<u64>,

@@ -10,7 +10,7 @@ use super::Both;
 
 const BITS: usize = u64::BITS as usize;
 
-/// The rows of a table, in which the first list has the columns, and the second list the rows.
+/// The rows of a table. The columns are those of the first list, and the rows those of the second one.
 struct Table {
     rows: Vec<u64>,
     /// The words of a row.

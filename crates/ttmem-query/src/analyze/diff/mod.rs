@@ -21,7 +21,7 @@ pub use overlaps::{Others, Overlap, Overlaps};
 
 use ttmem_model::{Profile, Rank};
 
-/// From this number of steps on, two threads are faster here.
+/// From this number of steps on, a second thread is worth it: the steps are compared more than once.
 const MANY_STEPS: usize = 20_000;
 
 /// One of the two ranks that are compared.

@@ -18,7 +18,8 @@ use super::skeleton::{Skeletons, Span};
 use super::{Machine, Memo, Memos, Step};
 use crate::history::snapshot::StackIndex;
 
-/// The maximum size of such an entry.
+/// The number of bytes that are in the buffer when an entry begins, unless the file ends before. If an entry is longer, the
+/// machine may have to read it.
 const MAX_ENTRY: usize = 16 << 10;
 /// The maximum number of memos that such an entry defines.
 const MAX_MEMOS: usize = 8;
@@ -77,7 +78,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Reads entries of the expected forms, the first of which has begun, up to the last one that the buffer certainly has.
+    /// Reads entries of the expected forms, up to the last one that the buffer certainly has. The first one has begun.
     /// Returns `false` if the last one that has begun has another form.
     fn expected_entries(&mut self, trace: usize) -> bool {
         let Self { source, memo, heap, usual, .. } = self;
@@ -125,20 +126,20 @@ impl Machine<'_> {
         true
     }
 
-    /// The trace whose entries are being read. Entries that the machine has read are added to it first.
-    fn open_trace(&mut self) -> Option<usize> {
+    /// The trace whose entries are being read.
+    fn open_trace(&self) -> Option<usize> {
         let mark = *self.marks.last()?;
-        let list = *self.stack.get(mark.checked_sub(1)?)?;
-        let trace = self.heap.trace_of(list)?;
-        if self.stack.len() > mark {
-            // In a corrupt file, these may be the keys of a dictionary that is not complete.
-            if !self.stack[mark..].iter().all(|item| self.heap.is_entry(*item)) {
-                return None;
-            }
-            self.heap.append(list.object()?, &self.stack[mark..]);
-            self.stack.truncate(mark);
+        let is_open = self.stack.len() == mark;
+        self.heap.trace_of(*self.stack.get(mark.checked_sub(1)?)?).filter(|_| is_open)
+    }
+
+    /// Moves an entry to the trace whose entries are being read. It is the last value of the stack, if it is one.
+    pub(super) fn move_entry(&mut self) {
+        let Some(entry) = self.stack.pop_if(|value| self.heap.is_entry(*value)) else { return };
+        match (self.open_trace(), self.stack.last().and_then(|list| list.object())) {
+            (Some(_), Some(list)) => self.heap.append(list, &[entry]),
+            _ => self.stack.push(entry),
         }
-        Some(trace)
     }
 }
 
@@ -181,7 +182,7 @@ impl<'b> Cursor<'b> {
 
     /// Skips some bytes if they are the next ones.
     #[inline]
-    pub fn takes(&mut self, bytes: &[u8]) -> Option<()> {
+    fn takes(&mut self, bytes: &[u8]) -> Option<()> {
         self.bytes.get(self.at..)?.starts_with(bytes).then(|| self.at += bytes.len())
     }
 
@@ -294,7 +295,7 @@ impl Parser<'_, '_> {
     fn value(&mut self, key: Key, found: &mut Found) -> Option<()> {
         let word = self.cursor.word()?;
         match word.to_le_bytes() {
-            [b'h' | b'j' | b']', ..] if key == Key::Frames => {
+            _ if key == Key::Frames => {
                 let (stack, memo) = self.usual.lists.value(word, &mut self.cursor, self.memo, self.heap)?;
                 found.fields.set_stack(stack);
                 if memo.is_some() {

@@ -17,8 +17,8 @@ use super::super::trace::OriginIndex;
 use super::entries::Cursor;
 use super::part::{Part, Place};
 use super::skeleton::{Match, Places, Skeleton, SkeletonId, Then};
-use super::{Memo, Memos, SomeMemos};
-use crate::history::snapshot::{AddressKey, Entry, StackIndex};
+use super::{EntryMemos, Memo, Memos};
+use crate::history::snapshot::{AddressKey, Entry};
 
 /// The maximum number of forms. Programs have hundreds of them.
 const MAX_FORMS: usize = 1 << 12;
@@ -35,11 +35,12 @@ pub(super) struct Forms {
 }
 
 /// Predicts the next form from the last ones: the same form occurs in several places.
+#[derive(Default)]
 struct Expected {
-    /// The last forms, [`Self::BITS`] of the number of each.
+    /// The numbers of the last forms, each [`Self::BITS`] further to the left. Those with more bits overlap.
     context: u64,
-    /// The forms that followed the contexts, by a hash.
-    forms: Box<[u16]>,
+    /// The forms that followed the contexts, by a hash; empty until a form is learned.
+    forms: Vec<u16>,
 }
 
 /// The entries of a skeleton with the same action.
@@ -64,13 +65,13 @@ struct Form {
     /// The bytes of the list and those after it, or those after the reference.
     rest: Box<[u8]>,
     /// The memos that entries define.
-    memos: SomeMemos,
+    memos: EntryMemos,
 }
 
 /// What forms differ in: the kind, whether they refer to stacks, and the rest.
 type FormKey = (usize, bool, Box<[u8]>);
 
-/// An entry from which a form is learned.
+/// An entry that teaches a form.
 #[derive(Clone, Copy)]
 pub(super) struct Sample<'s> {
     /// Its bytes.
@@ -80,12 +81,6 @@ pub(super) struct Sample<'s> {
     pub found: &'s Match,
     /// What it became.
     pub entry: &'s Entry<OriginIndex>,
-}
-
-impl Default for Expected {
-    fn default() -> Self {
-        Self { context: 0, forms: vec![0; 1 << Self::TABLE_BITS].into() }
-    }
 }
 
 impl Expected {
@@ -107,6 +102,9 @@ impl Expected {
 
     /// Sets the form that came instead of the expected one.
     fn correct(&mut self, form: u16) {
+        if self.forms.is_empty() {
+            self.forms = vec![0; 1 << Self::TABLE_BITS];
+        }
         let slot = self.slot();
         self.forms[slot] = form;
     }
@@ -140,35 +138,48 @@ impl Forms {
     }
 
     fn form_of(&mut self, sample: Sample<'_>) -> Option<u16> {
+        if let Some(kind) = self.known_kind(sample)
+            && let Some(known) = self.known.get(&sample.key(kind)?)
+        {
+            self.kinds.get_mut(kind)?.learn_origin(sample);
+            return Some(*known);
+        }
         if self.all.len() >= MAX_FORMS || self.kinds.len() >= MAX_KINDS {
             *self = Self::default();
         }
-        let (index, found) = (self.kind_of(sample)?, sample.found);
-        let refers = found.refers();
-        if refers {
-            self.kinds.get_mut(index)?.learn_origin(found.own.stack, sample.entry.origin);
-        }
-        let rest = if refers { found.frames.end } else { found.frames.start };
-        let key: FormKey = (index, refers, sample.bytes.get(rest..)?.into());
-        if let Some(known) = self.known.get(&key) {
-            return Some(*known);
-        }
+        self.new_form(sample)
+    }
+
+    fn known_kind(&self, sample: Sample<'_>) -> Option<usize> {
+        let (skeleton, word) = (sample.skeleton.id, sample.found.own.action);
+        self.kinds.iter().position(|kind| kind.skeleton == skeleton && kind.word == word)
+    }
+
+    fn new_form(&mut self, sample: Sample<'_>) -> Option<u16> {
+        let memos = EntryMemos::new(&sample.skeleton.defined(sample.found))?;
+        let kind = match self.known_kind(sample) {
+            Some(known) => known,
+            None => {
+                self.kinds.push(Kind::of(sample)?);
+                self.kinds.len() - 1
+            }
+        };
+        self.kinds.get_mut(kind)?.learn_origin(sample);
+        let key = sample.key(kind)?;
         let form = u16::try_from(self.all.len()).ok()?;
-        let origin = (!refers).then_some(sample.entry.origin);
-        let memos = SomeMemos::new(&sample.skeleton.defined(found))?;
-        self.all.push(Form { kind: index, origin, rest: key.2.clone(), memos });
+        let origin = (!sample.found.refers_to_stack()).then_some(sample.entry.origin);
+        self.all.push(Form { kind, origin, rest: key.2.clone(), memos });
         self.known.insert(key, form);
         Some(form)
     }
+}
 
-    fn kind_of(&mut self, sample: Sample<'_>) -> Option<usize> {
-        let (skeleton, word) = (sample.skeleton.id, sample.found.own.action);
-        let is_kind = |kind: &Kind| kind.skeleton == skeleton && kind.word == word;
-        if let Some(known) = self.kinds.iter().position(is_kind) {
-            return Some(known);
-        }
-        self.kinds.push(Kind::of(sample)?);
-        Some(self.kinds.len() - 1)
+impl Sample<'_> {
+    /// What distinguishes the form, which is of some kind.
+    fn key(&self, kind: usize) -> Option<FormKey> {
+        let refers = self.found.refers_to_stack();
+        let rest = if refers { self.found.frames.end } else { self.found.frames.start };
+        Some((kind, refers, self.bytes.get(rest..)?.into()))
     }
 }
 
@@ -176,16 +187,20 @@ impl Kind {
     /// `None` if entries of the skeleton do not have the usual order: the action, the size, the stack.
     fn of(sample: Sample<'_>) -> Option<Self> {
         let Sample { bytes, skeleton, found, entry } = sample;
-        let &[(mut head, Then::Number(Key::Size)), (mut middle, _), ref rest @ ..] =
+        let &[(mut head, Then::Number(Key::Size)), (mut middle, then), ref rest @ ..] =
             skeleton.parts.as_slice()
         else {
             return None;
         };
         let Places { addr, device_free: None, time_us } = skeleton.places else { return None };
-        let are_constant = rest.iter().all(|(_, then)| *then == Then::Nothing);
+        let is_usual = match then {
+            Then::Frames => rest.iter().all(|(_, then)| *then == Then::Nothing),
+            Then::Nothing => rest.is_empty(),
+            Then::Number(_) => false,
+        };
         let are_before =
             [Some(skeleton.action), addr, time_us].iter().flatten().all(|place| place.part() < 2);
-        if !are_constant || !are_before || AddressKey::of(entry.action) != AddressKey::Addr {
+        if !is_usual || !are_before || AddressKey::of(entry.action) != AddressKey::Addr {
             return None;
         }
         let action = skeleton.action.bytes(bytes, &found.starts)?;
@@ -203,12 +218,15 @@ impl Kind {
         })
     }
 
-    fn learn_origin(&mut self, stack: Option<StackIndex>, origin: OriginIndex) {
-        let index = stack.map_or(0, |stack| stack.index() + 1);
+    fn learn_origin(&mut self, sample: Sample<'_>) {
+        if !sample.found.refers_to_stack() {
+            return;
+        }
+        let index = sample.found.own.stack.map_or(0, |stack| stack.index() + 1);
         if self.origins.len() <= index {
             self.origins.resize(index + 1, None);
         }
-        self.origins[index] = Some(origin);
+        self.origins[index] = Some(sample.entry.origin);
     }
 
     /// The origin of entries that refer to a stack.

@@ -37,7 +37,7 @@ impl Part {
         self.len.into()
     }
 
-    /// Whether bytes begin with the part. There are more of them than those of the part, so that their number is a constant,
+    /// Whether bytes begin with the part. There are at least as many of them, so that their number is a constant,
     /// and nothing is decided before the end, so that they are compared in parallel.
     #[inline]
     pub fn is_next(&self, bytes: &[u8; Self::MAX]) -> bool {

@@ -99,13 +99,13 @@ pub(super) struct Match {
     /// The fields that other entries do not share.
     pub own: OwnFields,
     /// The memo of its stack, if it defines one.
-    stack: Option<Memo>,
+    stack_memo: Option<Memo>,
 }
 
 impl Match {
     /// Whether the entry refers to the stack of an earlier one.
-    pub fn refers(&self) -> bool {
-        self.stack.is_none() && !self.frames.is_empty()
+    pub fn refers_to_stack(&self) -> bool {
+        self.stack_memo.is_none() && !self.frames.is_empty()
     }
 }
 
@@ -116,7 +116,8 @@ pub(super) struct Skeletons {
     /// The one that matched last, and the one that was learned last.
     matched: usize,
     learned: usize,
-    last: SkeletonId,
+    /// The last id that was given.
+    last_id: SkeletonId,
 }
 
 impl Skeletons {
@@ -153,8 +154,8 @@ impl Skeletons {
     #[cold]
     pub fn learn(&mut self, entry: &[u8], spans: &[Span], fields: &Fields, defined: &[Memo]) {
         let Some(mut skeleton) = Skeleton::of(entry, spans, fields, defined) else { return };
-        self.last.0 += 1;
-        skeleton.id = self.last;
+        self.last_id.0 += 1;
+        skeleton.id = self.last_id;
         if self.all.len() < MAX_SKELETONS {
             self.learned = self.all.len();
             self.all.push(skeleton);
@@ -225,6 +226,10 @@ impl Skeleton {
             if seen.contains(&span.key) {
                 return None;
             }
+            // Another entry may have a number there, which defines no memo.
+            if span.key != Key::Frames && span.memos.0 != span.memos.1 {
+                return None;
+            }
             seen.push(span.key);
             let opcode_len = opcode_len(span.key, entry.get(span.from..span.until)?);
             match (opcode_len, span.key) {
@@ -257,7 +262,7 @@ impl Skeleton {
 
     /// The memos that an entry that matched defines.
     pub fn defined(&self, found: &Match) -> Vec<Memo> {
-        [self.before_stack.as_slice(), found.stack.as_slice(), &self.after_stack].concat()
+        [self.before_stack.as_slice(), found.stack_memo.as_slice(), &self.after_stack].concat()
     }
 
     fn read(&self, bytes: &[u8], memos: &Memos, lists: &mut StackLists, heap: &mut Heap) -> Option<Match> {
@@ -295,7 +300,7 @@ impl Skeleton {
         let Value::Text(action) = memos.get(action)?.value() else { return None };
         let own = OwnFields { action: Some(action), numbers, stack };
         let len = cursor.position();
-        Some(Match { len, starts, frames: frames.unwrap_or(len..len), own, stack: memo })
+        Some(Match { len, starts, frames: frames.unwrap_or(len..len), own, stack_memo: memo })
     }
 }
 

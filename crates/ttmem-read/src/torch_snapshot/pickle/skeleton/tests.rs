@@ -20,7 +20,7 @@ struct Writer {
 /// An entry of a trace.
 #[derive(Clone, Debug)]
 struct Drawn {
-    /// The order of its keys.
+    /// The order of its keys; 0: the usual one.
     form: usize,
     action: usize,
     address: u64,
@@ -41,11 +41,18 @@ enum Frames {
 }
 
 impl Drawn {
-    /// The same entry later, with other numbers.
-    fn in_round(&self, round: u64) -> Self {
-        Self { size: self.size.wrapping_mul(round + 1), time: self.time.wrapping_add(round), ..self.clone() }
+    /// The same entry later, with other numbers, in a program whose usual entries have some form.
+    fn in_round(&self, round: u64, usual: usize) -> Self {
+        let form = if self.form == 0 { usual } else { self.form };
+        let (size, time) = (self.size.wrapping_mul(round + 1), self.time.wrapping_add(round));
+        Self { form, size, time, ..self.clone() }
     }
 }
+
+const FORM_COUNT: usize = 7;
+
+/// More bytes than are compared at once.
+const LONG_TEXT: &str = "a label that the program has set for this allocation, and which says a lot about it";
 
 const ACTIONS: [&str; 6] =
     ["alloc", "free_requested", "free_completed", "segment_alloc", "oom", "unheard_of"];
@@ -132,16 +139,20 @@ impl Writer {
     }
 
     fn entry(&mut self, entry: &Drawn) {
-        const FORMS: [&[&str]; 4] = [
+        const FORMS: [&[&str]; FORM_COUNT] = [
             &["action", "addr", "size", "stream", "time_us", "compile_context", "user_metadata", "frames"],
             &["action", "addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata"],
             &["frames", "action", "device_free", "size", "time_us"],
             &["action", "addr", "size", "stream", "device"],
+            &["action", "addr", "size", "time_us"],
+            &["size", "action", "addr", "time_us", "frames", "stream"],
+            &["action", "addr", "size", "stream", "time_us", "compile_context", "user_metadata"],
         ];
         self.out.push(b'}');
         self.memo();
         self.out.push(b'(');
-        for key in FORMS[entry.form % FORMS.len()] {
+        let form = entry.form % FORMS.len();
+        for key in FORMS[form] {
             self.text(key, false);
             match *key {
                 "action" => self.text(ACTIONS[entry.action % ACTIONS.len()], false),
@@ -150,6 +161,7 @@ impl Writer {
                 "time_us" => self.int(entry.time),
                 "frames" => self.frames(&entry.frames),
                 "compile_context" => self.text("N/A", entry.writes_texts),
+                "user_metadata" if form == FORM_COUNT - 1 => self.text(LONG_TEXT, entry.writes_texts),
                 "user_metadata" => self.text("", false),
                 _ => self.int(entry.stream),
             }
@@ -209,7 +221,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         1 => any::<usize>().prop_map(Frames::Known),
     ];
     // Most entries have the same form.
-    let form = prop_oneof![8 => Just(0_usize), 1 => 0_usize..4];
+    let form = prop_oneof![8 => Just(0_usize), 1 => 0..FORM_COUNT];
     (form, 0_usize..6, number(), number(), number(), 0_u64..2, prop::bool::weighted(0.9), frames).prop_map(
         |(form, action, address, size, time, stream, writes_texts, frames)| Drawn {
             form,
@@ -231,10 +243,11 @@ proptest! {
     fn the_result_is_that_of_the_machine(
         drawn in proptest::collection::vec(drawn(), 1..120),
         rounds in 1_u64..6,
+        usual in prop_oneof![1 => Just(0_usize), 2 => 0..FORM_COUNT],
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in proptest::option::weighted(0.2, any::<prop::sample::Index>()),
     ) {
-        let rounds = (0..rounds).flat_map(|round| drawn.iter().map(move |entry| entry.in_round(round)));
+        let rounds = (0..rounds).flat_map(|round| drawn.iter().map(move |entry| entry.in_round(round, usual)));
         let entries: Vec<Drawn> = rounds.take(200).collect();
         let (first, mut bytes) = snapshot(&entries);
         for (at, byte) in changes {
@@ -248,19 +261,32 @@ proptest! {
     }
 }
 
-#[test]
-fn entries_of_one_form_match() {
+/// Entries of the same program: an allocation and a free alternate.
+fn program(form: usize) -> Vec<Drawn> {
     let entry = |index: u64| Drawn {
-        form: 0,
+        form,
         action: usize::try_from(index % 2).unwrap(),
         address: 0x7f00_0000_0000 + 512 * index,
         size: 40 * index,
-        time: 1_794_702_759_000_000 + index,
+        time: if form == 4 { index } else { 1_794_702_759_000_000 + index },
         stream: 0,
         writes_texts: true,
         frames: Frames::List(vec![0, 1, usize::try_from(index % 3).unwrap()]),
     };
-    let entries: Vec<Drawn> = (0..1000).map(entry).collect();
+    (0..1000).map(entry).collect()
+}
+
+#[test]
+fn entries_of_each_form_are_read_completely() {
+    for form in 0..FORM_COUNT {
+        let (_, bytes) = snapshot(&program(form));
+        assert_eq!(read(&bytes, true).0, read(&bytes, false).0, "{form}");
+    }
+}
+
+#[test]
+fn entries_of_one_form_match() {
+    let entries = program(0);
     let (_, bytes) = snapshot(&entries);
     let (with, direct) = read(&bytes, true);
     let (without, none) = read(&bytes, false);
