@@ -88,6 +88,16 @@ pub(super) enum Items<'h> {
     Trace(usize),
 }
 
+/// The number of items that Python adds to a list at a time.
+const BATCH: usize = 1000;
+/// The number of lines after which no more are added to a stack.
+const MAX_LINES: usize = 64 * BATCH;
+
+/// Whether a list of this length may be continued.
+pub(super) fn is_of_batches(len: usize) -> bool {
+    len.is_multiple_of(BATCH)
+}
+
 /// All objects of a snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
@@ -260,7 +270,14 @@ impl Heap {
             Some(Object::List(list)) => lists[list as usize].as_slice(),
             _ => &[],
         };
-        self.parser.parse(pairs(items), stack_of, list_of, &self.texts)
+        let entry = self.parser.parse(pairs(items), stack_of, list_of, &self.texts);
+        let frames = pairs(items).filter(|(key, _)| *key == Value::Text(Key::Frames.text()));
+        for id in frames.filter_map(|(_, list)| list.object()) {
+            if let Some(list @ Object::NewList) = self.objects.get_mut(id.0 as usize) {
+                *list = Object::Stack(None);
+            }
+        }
+        entry
     }
 
     fn line(&mut self, items: &[Value]) -> Option<LineIndex> {
@@ -293,13 +310,14 @@ impl Heap {
         Some(line)
     }
 
-    /// Adds items to a list.
-    pub fn append(&mut self, id: ObjectId, items: &[Value]) {
+    /// Adds items to a list. Returns `false` if it is a list of source lines that is complete.
+    pub fn append(&mut self, id: ObjectId, items: &[Value]) -> bool {
         let first = items.first().and_then(|item| item.object()).map(|id| self.object(id));
         let object = match (self.object(id), first) {
-            (_, None) if items.is_empty() => return,
+            (_, None) if items.is_empty() => return true,
             (Object::NewList, Some(Object::Line(_))) => self.stack(None, items),
-            (Object::Stack(stack), _) => self.stack(stack, items),
+            (Object::Stack(stack), _) if self.may_go_on(stack) => self.stack(stack, items),
+            (Object::Stack(_), _) => return false,
             (Object::NewList, Some(Object::Entry(_))) => {
                 let eager = std::mem::take(&mut self.eager);
                 self.traces.push(Trace::placed_by(eager));
@@ -318,13 +336,21 @@ impl Heap {
             }
             (Object::List(list), _) => {
                 self.lists[list as usize].extend_from_slice(items);
-                return;
+                return true;
             }
             (other, _) => other,
         };
         if let Some(slot) = self.objects.get_mut(id.0 as usize) {
             *slot = object;
         }
+        true
+    }
+
+    /// Whether the lines of a stack may be the first batches of a longer one. Each such part is kept as a stack, so the
+    /// limit bounds their memory.
+    fn may_go_on(&self, stack: Option<StackIndex>) -> bool {
+        let lines = stack.map_or(0, |stack| self.stacks.indexes_of(stack).len());
+        is_of_batches(lines) && (1..MAX_LINES).contains(&lines)
     }
 
     fn stack(&mut self, before: Option<StackIndex>, items: &[Value]) -> Object {

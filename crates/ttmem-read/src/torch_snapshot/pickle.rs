@@ -8,7 +8,7 @@ mod forms;
 mod part;
 mod skeleton;
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use self::entries::Usual;
 use super::heap::{Heap, ObjectId, TextId, Value};
@@ -42,7 +42,7 @@ type Step<T> = Result<T, Problem>;
 enum Problem {
     /// The file ends inside the pickle.
     Truncated,
-    Io(std::io::Error),
+    Io(io::Error),
     Invalid(String),
 }
 
@@ -60,8 +60,14 @@ fn run_machine(
     heap: &mut Heap,
     has_fast_path: bool,
 ) -> Result<Value, PickleError> {
-    let source =
-        Source { blocks: Blocks::new(stream), buffer: vec![0; ROOM], next: ROOM, end: ROOM, received: 0 };
+    let source = Source {
+        blocks: Blocks::new(stream),
+        buffer: vec![0; ROOM],
+        next: ROOM,
+        end: ROOM,
+        received: 0,
+        failed: None,
+    };
     let mut machine = Machine {
         source,
         stack: Vec::new(),
@@ -89,6 +95,8 @@ struct Source {
     end: usize,
     /// The bytes up to the end of the buffer.
     received: u64,
+    /// An error that was met while looking ahead. It counts when the bytes before it are read.
+    failed: Option<io::Error>,
 }
 
 impl Source {
@@ -116,13 +124,20 @@ impl Source {
 
     #[cold]
     fn fill(&mut self) -> Step<()> {
-        if self.more()? { Ok(()) } else { Err(Problem::Truncated) }
+        match self.more() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Problem::Truncated),
+            Err(error) => Err(Problem::Io(error)),
+        }
     }
 
     /// Puts the rest of the buffer, which the room is large enough for, in front of the next block. Returns `false` at the
     /// end of the file.
-    fn more(&mut self) -> Step<bool> {
-        let Some(Block { mut buffer, end }) = self.blocks.next().map_err(Problem::Io)? else {
+    fn more(&mut self) -> io::Result<bool> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let Some(Block { mut buffer, end }) = self.blocks.next()? else {
             return Ok(false);
         };
         let start = ROOM - (self.end - self.next);
@@ -135,9 +150,14 @@ impl Source {
 
     /// Has the next bytes in the buffer, unless the file ends before. There must not be more of them than room.
     #[inline]
-    fn look_ahead(&mut self, len: usize) -> Step<()> {
-        while self.end - self.next < len && self.more()? {}
-        Ok(())
+    fn look_ahead(&mut self, len: usize) {
+        while self.end - self.next < len && self.failed.is_none() {
+            match self.more() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => self.failed = Some(error),
+            }
+        }
     }
 
     #[inline]
@@ -337,7 +357,7 @@ impl Machine<'_> {
                     let len = u64::from_le_bytes(self.source.bytes()?);
                     self.text(len)?;
                 }
-                b'}' if self.has_fast_path && self.entries()? => {}
+                b'}' if self.has_fast_path && self.entries() => {}
                 b'}' => self.push_new(Heap::new_dict)?,
                 b']' => self.push_new(Heap::new_list)?,
                 b'u' => self.set_items()?,
@@ -519,10 +539,13 @@ impl Machine<'_> {
 
     fn append_from(&mut self, first: usize) -> Step<()> {
         match first.checked_sub(1).and_then(|before| self.stack.get(before)) {
-            Some(&Value::Object(object)) => {
-                self.heap.append(object, &self.stack[first..]);
+            Some(&Value::Object(object)) if self.heap.append(object, &self.stack[first..]) => {
                 self.stack.truncate(first);
                 Ok(())
+            }
+            Some(Value::Stack(_)) if first == self.stack.len() => Ok(()),
+            Some(Value::Object(_) | Value::Stack(_)) => {
+                invalid("a list of source lines that is continued; snapshots have complete ones")
             }
             _ => invalid("items without a list"),
         }
@@ -572,7 +595,7 @@ mod tests {
     fn lists_have_no_keys() {
         for items in [&b""[..], b"K\x01K\x02", b"}(K\x01K\x02uK\x03"] {
             let bytes = [b"\x80\x04](", items, b"u."].concat();
-            let error = run(std::io::Cursor::new(bytes), &mut Heap::default()).unwrap_err();
+            let error = run(io::Cursor::new(bytes), &mut Heap::default()).unwrap_err();
             assert_eq!(error.what, "keys without a dictionary");
         }
     }

@@ -232,18 +232,52 @@ impl Numbers {
 #[derive(Debug)]
 pub(super) struct SharedFields {
     fields: Fields,
-    /// The origin without a stack, and then that of each stack.
-    origins: Vec<Option<OriginIndex>>,
+    origins: StackOrigins,
 }
 
 impl SharedFields {
     pub fn new(mut fields: Fields) -> Self {
         fields.set_stack(None);
-        Self { fields, origins: Vec::new() }
+        Self { fields, origins: StackOrigins::default() }
     }
 
     pub fn numbers(&self) -> Numbers {
         self.fields.numbers
+    }
+}
+
+/// The known origins of entries that differ only in their stack.
+///
+/// They are kept in pages: there may be many of these tables, and each has only a few of the stacks.
+#[derive(Debug, Default)]
+pub(super) struct StackOrigins {
+    pages: Vec<Option<Box<[Option<OriginIndex>; Self::PAGE]>>>,
+}
+
+impl StackOrigins {
+    const PAGE: usize = 1 << 8;
+
+    /// The number of a stack; entries without one have the first number.
+    #[inline]
+    fn number(stack: Option<StackIndex>) -> usize {
+        stack.map_or(0, |stack| stack.index() + 1)
+    }
+
+    /// The origin of entries with a stack, if it is known.
+    #[inline]
+    pub fn get(&self, stack: Option<StackIndex>) -> Option<OriginIndex> {
+        let number = Self::number(stack);
+        self.pages.get(number / Self::PAGE)?.as_ref()?[number % Self::PAGE]
+    }
+
+    pub fn set(&mut self, stack: Option<StackIndex>, origin: OriginIndex) {
+        let number = Self::number(stack);
+        let page = number / Self::PAGE;
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, || None);
+        }
+        self.pages[page].get_or_insert_with(|| Box::new([None; Self::PAGE]))[number % Self::PAGE] =
+            Some(origin);
     }
 }
 
@@ -335,9 +369,9 @@ impl TraceParser {
     pub fn entry_of(&mut self, shared: &mut SharedFields, own: &OwnFields, texts: &Texts) -> ParsedEntry {
         let meaning = own.action.map(|word| self.meaning(word, texts));
         if let (Some(Word::Memory(action)), false) = (meaning, shared.fields.is_internal) {
-            let origin = match shared.origins.get(own.stack.map_or(0, |stack| stack.index() + 1)) {
-                Some(&Some(known)) => known,
-                _ => self.learn_origin(shared, own.stack),
+            let origin = match shared.origins.get(own.stack) {
+                Some(known) => known,
+                None => self.learn_origin(shared, own.stack),
             };
             return ParsedEntry::Memory(memory_entry(action, &own.numbers, origin));
         }
@@ -349,11 +383,7 @@ impl TraceParser {
     #[cold]
     fn learn_origin(&mut self, shared: &mut SharedFields, stack: Option<StackIndex>) -> OriginIndex {
         let origin = self.origins.add(&Origin { stack, ..shared.fields.origin });
-        let index = stack.map_or(0, |stack| stack.index() + 1);
-        if shared.origins.len() <= index {
-            shared.origins.resize(index + 1, None);
-        }
-        shared.origins[index] = Some(origin);
+        shared.origins.set(stack, origin);
         origin
     }
 

@@ -10,12 +10,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::heap::{Heap, TextId, Value};
+use super::super::heap::{Heap, TextId, Value, is_of_batches};
 use super::super::keys::{self, Key};
 use super::super::trace::{Fields, ParsedEntry};
 use super::forms::{Forms, Sample};
 use super::skeleton::{Skeletons, Span};
-use super::{Machine, Memo, Memos, Step};
+use super::{MAX_DEPTH, Machine, Memo, Memos};
 use crate::history::snapshot::StackIndex;
 
 /// The number of bytes that are in the buffer when an entry begins, unless the file ends before. If an entry is longer, the
@@ -65,15 +65,15 @@ impl Found {
 impl Machine<'_> {
     /// Reads the rest of a dictionary whose first opcode was read, and the dictionaries after it, as long as they are
     /// entries of the usual form. Returns `false` if the first opcode of another dictionary was read last.
-    pub(super) fn entries(&mut self) -> Step<bool> {
-        let Some(trace) = self.open_trace() else { return Ok(false) };
+    pub(super) fn entries(&mut self) -> bool {
+        let Some(trace) = self.open_trace() else { return false };
         loop {
-            self.source.look_ahead(MAX_ENTRY)?;
+            self.source.look_ahead(MAX_ENTRY);
             if !self.expected_entries(trace) && !self.matching_entry(trace) && !self.entry(trace) {
-                return Ok(false);
+                return false;
             }
             if !self.source.take(b'}') {
-                return Ok(true);
+                return true;
             }
         }
     }
@@ -129,7 +129,8 @@ impl Machine<'_> {
     /// The trace whose entries are being read.
     fn open_trace(&self) -> Option<usize> {
         let mark = *self.marks.last()?;
-        let is_open = self.stack.len() == mark;
+        // The machine needs two marks for an entry with a list.
+        let is_open = self.stack.len() == mark && self.marks.len() + 2 <= MAX_DEPTH;
         self.heap.trace_of(*self.stack.get(mark.checked_sub(1)?)?).filter(|_| is_open)
     }
 
@@ -137,7 +138,9 @@ impl Machine<'_> {
     pub(super) fn move_entry(&mut self) {
         let Some(entry) = self.stack.pop_if(|value| self.heap.is_entry(*value)) else { return };
         match (self.open_trace(), self.stack.last().and_then(|list| list.object())) {
-            (Some(_), Some(list)) => self.heap.append(list, &[entry]),
+            (Some(_), Some(list)) => {
+                self.heap.append(list, &[entry]);
+            }
             _ => self.stack.push(entry),
         }
     }
@@ -382,6 +385,10 @@ impl StackLists {
         while let Some((memo, len)) = first_reference(cursor.rest()) {
             lines.push(heap.line_of(memos.get(memo)?.value())?);
             cursor.at += len;
+        }
+        if is_of_batches(lines.len()) {
+            // The list may be continued.
+            return None;
         }
         let stack = heap.stacks.add(&lines)?;
         self.0.insert(references.into(), stack);

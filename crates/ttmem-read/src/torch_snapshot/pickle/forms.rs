@@ -13,7 +13,7 @@ use ttmem_model::HistoryAction;
 
 use super::super::heap::{TextId, Value};
 use super::super::keys::Key;
-use super::super::trace::OriginIndex;
+use super::super::trace::{OriginIndex, StackOrigins};
 use super::entries::Cursor;
 use super::part::{Part, Place};
 use super::skeleton::{Match, Places, Skeleton, SkeletonId, Then};
@@ -53,8 +53,8 @@ struct Kind {
     addr: Place,
     time_us: Place,
     action: HistoryAction,
-    /// The origin of entries that refer to no stack, and then those of each stack, as far as they are known.
-    origins: Vec<Option<OriginIndex>>,
+    /// The origins of entries that refer to a stack.
+    origins: StackOrigins,
 }
 
 /// The entries of a kind with the same stack, or those that refer to the stack of an earlier entry.
@@ -214,26 +214,21 @@ impl Kind {
             addr: addr.unwrap_or(Place::NONE),
             time_us: time_us.unwrap_or(Place::NONE),
             action: entry.action,
-            origins: Vec::new(),
+            origins: StackOrigins::default(),
         })
     }
 
     fn learn_origin(&mut self, sample: Sample<'_>) {
-        if !sample.found.refers_to_stack() {
-            return;
+        if sample.found.refers_to_stack() {
+            self.origins.set(sample.found.own.stack, sample.entry.origin);
         }
-        let index = sample.found.own.stack.map_or(0, |stack| stack.index() + 1);
-        if self.origins.len() <= index {
-            self.origins.resize(index + 1, None);
-        }
-        self.origins[index] = Some(sample.entry.origin);
     }
 
     /// The origin of entries that refer to a stack.
     #[inline]
     fn origin_of(&self, memo: Memo) -> Option<OriginIndex> {
         let Value::Stack(stack) = memo.value() else { return None };
-        *self.origins.get(stack.map_or(0, |stack| stack.index() + 1))?
+        self.origins.get(stack)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares entries that match a skeleton with the same bytes read by the machine alone.
 
-use std::io::Cursor;
+use std::io::{self, Cursor, Read};
 
 use proptest::prelude::*;
 
@@ -36,8 +36,12 @@ struct Drawn {
 enum Frames {
     /// A list of these lines.
     List(Vec<usize>),
+    /// A list of so many lines, as Python writes long ones.
+    Long(usize),
     /// A reference to an earlier list.
     Known(usize),
+    /// The same, and more lines for it.
+    Continued(usize, Vec<usize>),
 }
 
 impl Drawn {
@@ -129,13 +133,26 @@ impl Writer {
                 if lines.is_empty() {
                     return;
                 }
-                self.out.push(b'(');
-                for line in lines {
-                    self.recall(self.lines[line % self.lines.len()]);
-                }
-                self.out.push(b'e');
+                self.append_lines(lines);
+            }
+            Frames::Long(len) => {
+                self.frames(&Frames::List(Vec::new()));
+                let lines: Vec<_> = (0..*len).collect();
+                lines.chunks(1000).for_each(|batch| self.append_lines(batch));
+            }
+            Frames::Continued(index, lines) => {
+                self.frames(&Frames::Known(*index));
+                self.append_lines(lines);
             }
         }
+    }
+
+    fn append_lines(&mut self, lines: &[usize]) {
+        self.out.push(b'(');
+        for line in lines {
+            self.recall(self.lines[line % self.lines.len()]);
+        }
+        self.out.push(b'e');
     }
 
     fn entry(&mut self, entry: &Drawn) {
@@ -172,6 +189,11 @@ impl Writer {
 
 /// A snapshot with one trace: the position of its first entry, and its bytes.
 fn snapshot(entries: &[Drawn]) -> (usize, Vec<u8>) {
+    nested_snapshot(entries, 0)
+}
+
+/// The same with more lists around the trace.
+fn nested_snapshot(entries: &[Drawn], lists: usize) -> (usize, Vec<u8>) {
     let mut writer = Writer { out: vec![0x80, 4, b'}', 0x94, b'('], memos: 1, ..Writer::default() };
     writer.text("segments", false);
     writer.out.push(b']');
@@ -182,10 +204,11 @@ fn snapshot(entries: &[Drawn]) -> (usize, Vec<u8>) {
     }
     writer.out.push(b'e');
     writer.text("device_traces", false);
-    for _ in 0..2 {
-        writer.out.push(b']');
-        writer.memo();
-    }
+    writer.out.push(b']');
+    writer.memo();
+    writer.out.extend(b"](".repeat(lists));
+    writer.out.push(b']');
+    writer.memo();
     let first = writer.out.len();
     for batch in entries.chunks(20) {
         writer.out.push(b'(');
@@ -194,6 +217,7 @@ fn snapshot(entries: &[Drawn]) -> (usize, Vec<u8>) {
         }
         writer.out.push(b'e');
     }
+    writer.out.extend(b"e".repeat(lists));
     writer.out.extend(b"au.");
     // Entries at the end of a file are left to the machine.
     writer.out.extend([0; 64]);
@@ -202,8 +226,12 @@ fn snapshot(entries: &[Drawn]) -> (usize, Vec<u8>) {
 
 /// Everything that was read, or why it could not be read; and the number of entries that went directly to their trace.
 fn read(bytes: &[u8], has_fast_path: bool) -> (String, u64) {
+    read_from(Cursor::new(bytes.to_vec()), has_fast_path)
+}
+
+fn read_from(stream: impl Read + Send + 'static, has_fast_path: bool) -> (String, u64) {
     let mut heap = Heap::default();
-    let root = run_machine(Cursor::new(bytes.to_vec()), &mut heap, has_fast_path);
+    let root = run_machine(stream, &mut heap, has_fast_path);
     let read = root.map(|_| {
         let traces: Vec<_> = (0..8).map(|trace| heap.take_trace(trace)).collect();
         let lines: Vec<_> = heap.stacks.lines().collect();
@@ -220,6 +248,9 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         2 => proptest::collection::vec(0_usize..5, 0..4).prop_map(Frames::List),
         1 => any::<usize>().prop_map(Frames::Known),
     ];
+    let more = (any::<usize>(), proptest::collection::vec(0_usize..5, 0..3));
+    let frames =
+        prop_oneof![200 => frames, 1 => more.prop_map(|(list, lines)| Frames::Continued(list, lines))];
     // Most entries have the same form.
     let form = prop_oneof![8 => Just(0_usize), 1 => 0..FORM_COUNT];
     (form, 0_usize..6, number(), number(), number(), 0_u64..2, prop::bool::weighted(0.9), frames).prop_map(
@@ -293,4 +324,73 @@ fn entries_of_one_form_match() {
     assert_eq!(with, without);
     assert_eq!((direct, none), (980, 0));
     assert!(with.contains("Allocated") && with.contains("FreeRequested"), "{with}");
+}
+
+/// A stream that fails.
+struct Failing;
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("the disk is gone"))
+    }
+}
+
+#[test]
+fn an_error_counts_where_the_machine_meets_it() {
+    let (first, bytes) = snapshot(&program(0));
+    let end = bytes.len() - 64;
+    for until in [first + 1000, end - 1, end, bytes.len()] {
+        let stream = || Cursor::new(bytes[..until].to_vec()).chain(Failing);
+        let (with, _) = read_from(stream(), true);
+        assert_eq!(with, read_from(stream(), false).0);
+        assert_eq!(with.contains("the disk is gone"), until < end, "{with}");
+    }
+}
+
+#[test]
+fn entries_are_nested_as_deeply_as_for_the_machine() {
+    let entries = program(0);
+    for lists in 990..1000 {
+        let (_, bytes) = nested_snapshot(&entries, lists);
+        let (with, _) = read(&bytes, true);
+        assert_eq!(with, read(&bytes, false).0);
+        assert_eq!(with.contains("too deeply nested"), lists > 996, "{lists}");
+    }
+}
+
+#[test]
+fn lists_of_lines_are_continued_as_python_continues_them() {
+    let ends = |frames: Frames| {
+        let mut entries = program(0);
+        entries.last_mut().unwrap().frames = frames;
+        let (_, bytes) = snapshot(&entries);
+        let (with, _) = read(&bytes, true);
+        assert_eq!(with, read(&bytes, false).0);
+        with
+    };
+    for len in [1, 999, 1000, 1001, 2000, 2500, 64_000] {
+        assert!(ends(Frames::Long(len)).starts_with("Ok"), "{len}");
+    }
+    for frames in [Frames::Long(64_001), Frames::Continued(0, vec![1])] {
+        assert!(ends(frames).contains("a list of source lines that is continued"));
+    }
+    assert!(ends(Frames::Continued(0, vec![])).starts_with("Ok"));
+}
+
+/// Each pair of entries has a stream of its own, and refers to a late stack.
+#[test]
+fn entries_of_many_kinds_are_those_of_the_machine() {
+    let mut entries = program(0);
+    for (index, entry) in entries.iter_mut().enumerate() {
+        entry.frames = Frames::List(vec![index % 5, index / 5 % 5, index / 25 % 5, index / 125 % 5]);
+    }
+    let late = program(0).into_iter().enumerate().map(|(index, entry)| Drawn {
+        stream: 1 + index as u64 / 2,
+        action: 0,
+        frames: Frames::Known(900),
+        ..entry
+    });
+    entries.extend(late);
+    let (_, bytes) = snapshot(&entries);
+    assert_eq!(read(&bytes, true).0, read(&bytes, false).0);
 }
