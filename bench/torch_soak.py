@@ -6,11 +6,13 @@
 On CUDA, a Llama model generates text, and an iteration is a token. On the CPU, a small transformer is trained.
 A quarter of the time goes to the same program without the tracker, in a separate process: other programs on
 the machine delay single iterations of both. A stall is an iteration that takes longer than the median of those at
-the same place of a text: the first token includes the prompt.
+the same place of a text: the first token includes the prompt. For each of the longest stalls, the output has the time
+that parts of the tracker, and the garbage collector, have taken meanwhile.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import logging
@@ -36,6 +38,8 @@ LIMIT = "64MB"
 FIRST = 10
 # A delay of this many milliseconds is noticed.
 STALL = 20.0
+# The number of stalls that are described; what runs for fewer seconds does not cause one.
+LONGEST, SHORT = 24, 5e-4
 # A text has this many tokens.
 TOKENS = 16
 # The tracker's ring buffer of CUDA allocations, at its start; an allocation has three entries.
@@ -74,10 +78,69 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+class Spans:
+    """When parts of the tracker and the garbage collector ran for a while, in whichever thread."""
+
+    def __init__(self) -> None:
+        # Seconds, and names.
+        self._spans: list[tuple[float, float, str]] = []
+        self._collects = 0.0
+        gc.callbacks.append(self._collection)
+
+    def _add(self, began: float, name: str) -> None:
+        now = time.perf_counter()
+        # All of them would make the memory of the process grow.
+        if now - began > SHORT:
+            self._spans.append((began, now, name))
+
+    def watch_tracker(self) -> None:
+        from ttmem._torch.allocators import CachingAllocator
+        from ttmem._torch.details import Details
+        from ttmem._torch.modules import Modules
+
+        self._time(CachingAllocator, "_read", "_record", "_take_some", "_sample", "_stats")
+        self._time(Modules, "hook", "unhook", "learn", "gradients", "_look_again", "end_interrupted")
+        self._time(Details, "begins", "look", "left_alone", "_resume", "_leave_out")
+
+    def during(self, began: float, ended: float) -> str:
+        """Returns what ran in this time. Parts may contain each other."""
+        took: dict[str, float] = {}
+        for first, last, name in self._spans:
+            if (within := min(last, ended) - max(first, began)) > 0:
+                took[name] = took.get(name, 0.0) + within * 1e3
+        longest = sorted(took, key=lambda name: -took[name])
+        return ", ".join(f"{name} {took[name]:.1f} ms" for name in longest[:6]) or "nothing"
+
+    def _collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collects = time.perf_counter()
+        else:
+            self._add(self._collects, f"collection of generation {info['generation']}")
+
+    def _time(self, kind: type, *names: str) -> None:
+        for name in names:
+            setattr(kind, name, self._timed(getattr(kind, name), name.strip("_")))
+
+    def _timed(self, do: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(do)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return do(*args, **kwargs)
+            finally:
+                self._add(began, name)
+
+        return timed
+
+
 def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dict[str, Any]:
     """Runs iterations until the time is over."""
     step = generates() if device == "cuda" else trains()
+    spans = Spans()
+    if tracker is not None:
+        spans.watch_tracker()
     times: list[float] = []
+    starts: list[float] = []
     memory: list[int] = []
     # Whether the file of the recording changed during an iteration.
     rotated: list[bool] = []
@@ -90,6 +153,7 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
         step()
         now = time.perf_counter()
         times.append((now - began) * 1e3)
+        starts.append(began)
         rotated.append(mode is not None and mode.rotations != rotations)
         if now > next_sample:
             next_sample += seconds / 10
@@ -108,7 +172,10 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
         "first": [round(took, 1) for took in times[:FIRST]],
         "median": round(median, 2),
         "p99": round(statistics.quantiles(later, n=100)[98], 2),
-        "longest": [[round(times[index], 1), index] for index in sorted(stalls, key=lambda i: -times[i])[:12]],
+        "longest": [
+            [round(times[index], 1), index, spans.during(starts[index], starts[index] + times[index] / 1e3)]
+            for index in sorted(stalls, key=lambda i: -times[i])[:LONGEST]
+        ],
         "stalls": len(stalls),
         "rotations": sum(rotated),
         "stalls_near_rotations": sum(any(rotated[max(0, index - 3) : index + 2]) for index in stalls),
@@ -140,7 +207,9 @@ def show(found: dict[str, Any], bare: dict[str, Any], device: str) -> None:
     for name, of in (("without the tracker", bare), ("with it", found)):
         print(f"{name}: {of['iterations']} iterations, median {of['median']} ms, p99 {of['p99']} ms")
         print(f"    the first {FIRST}: {of['first']} ms")
-        print(f"    {of['stalls']} iterations took over {STALL:g} ms more than usual: {of['longest']}")
+        print(f"    {of['stalls']} iterations took over {STALL:g} ms more than usual")
+        for took, index, meanwhile in of["longest"]:
+            print(f"        {took} ms, iteration {index}; meanwhile {meanwhile}")
         print(f"    memory of the process over time: {of['memory_mib']} MiB")
     print(f"{found['rotations']} changes of the file, {found['stalls_near_rotations']} stalls near them")
     print(f"recording: {found['recording_mib']} MiB; lost: {found['lost'] or 'nothing'}")
