@@ -7,6 +7,7 @@
 //! - [`tt`]: the Tenstorrent runtime (tt-mlir and tt-xla).
 //! - [`graph`]: ttnn graph captures.
 //! - [`privileges`]: tests of file permissions that run as root.
+//! - [`programs`]: programs that tests write and start.
 //! - [`random`]: a seeded random generator for tests that draw their own cases.
 //! - [`torch`]: the caching allocator of PyTorch, and its snapshots.
 //! - [`sweep`]: the number of cases that a test tries.
@@ -14,6 +15,8 @@
 pub mod graph;
 #[cfg(unix)]
 pub mod privileges;
+#[cfg(unix)]
+pub mod programs;
 pub mod random;
 pub mod sweep;
 pub mod torch;

@@ -1,16 +1,15 @@
 //! Commands with a separate program, next to `ttmem`.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use assert_cmd::Command;
 use tempfile::TempDir;
+use ttmem_testkit::programs;
 
 /// A copy of `ttmem`, in a folder without companions.
 fn ttmem_in(folder: &Path) -> Command {
     let program = folder.join("ttmem");
-    fs::copy(assert_cmd::cargo::cargo_bin!("ttmem"), &program).unwrap();
+    programs::copy(assert_cmd::cargo::cargo_bin!("ttmem"), &program);
     Command::new(program)
 }
 
@@ -28,9 +27,7 @@ fn a_missing_program_is_an_error_that_says_how_to_install_it() {
 #[test]
 fn a_program_gets_the_arguments_and_returns_the_exit_code() {
     let folder = TempDir::new().unwrap();
-    let program = folder.path().join("ttmem-mcp");
-    fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    programs::script(&folder.path().join("ttmem-mcp"), "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n");
     let words = ["mcp", "--root", "logs", "--root", "other logs"];
     let output = ttmem_in(folder.path()).args(words).assert().code(7).get_output().clone();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "logs\nother logs\n");
@@ -39,9 +36,7 @@ fn a_program_gets_the_arguments_and_returns_the_exit_code() {
 #[test]
 fn the_arguments_of_an_export_are_checked_and_passed_on() {
     let folder = TempDir::new().unwrap();
-    let program = folder.path().join("ttmem-export");
-    fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    programs::script(&folder.path().join("ttmem-export"), "#!/bin/sh\nprintf '%s\\n' \"$@\"\n");
     let words =
         ["-q", "export", "a.log", "--run", "r", "--label", "a=b", "--label=c=", "-o", "fleet", "--", "-x"];
     let output = ttmem_in(folder.path()).args(words).assert().code(0).get_output().clone();

@@ -201,7 +201,7 @@ fn the_program_runs_under_its_original_name() {
 fn profiler_alone() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tt-memory-profiler");
-    std::fs::copy(assert_cmd::cargo::cargo_bin("tt-memory-profiler"), &program).unwrap();
+    ttmem_testkit::programs::copy(&assert_cmd::cargo::cargo_bin("tt-memory-profiler"), &program);
     (folder, program)
 }
 
@@ -219,14 +219,12 @@ fn the_original_name_needs_ttmem_in_the_same_folder() {
 /// Signals to the started process, and waiting for it, must reach the command.
 #[test]
 fn the_original_name_becomes_ttmem_in_the_same_process() {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::os::unix::process::ExitStatusExt;
 
     let (folder, program) = profiler_alone();
-    let ttmem = folder.path().join("ttmem");
-    std::fs::write(&ttmem, "#!/bin/sh\nprintf '%s|' $$ \"$@\"\n[ $# = 2 ] && kill -TERM $$\nexit 7\n")
-        .unwrap();
-    std::fs::set_permissions(&ttmem, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "#!/bin/sh\nprintf '%s|' $$ \"$@\"\n[ $# = 2 ] && kill -TERM $$\nexit 7\n";
+    ttmem_testkit::programs::script(&folder.path().join("ttmem"), script);
     let elsewhere = tempfile::tempdir().unwrap();
     let link = elsewhere.path().join("profile");
     symlink(&program, &link).unwrap();

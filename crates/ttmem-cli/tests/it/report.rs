@@ -151,12 +151,9 @@ fn a_report_of_a_folder_without_a_profile_is_made_from_its_json_files() {
 #[cfg(unix)]
 #[test]
 fn the_page_is_opened_on_request_and_the_report_is_written_if_that_fails() {
-    use std::os::unix::fs::PermissionsExt;
-
     let home = tempfile::tempdir().unwrap();
-    let opener = home.path().join("xdg-open");
-    fs::write(&opener, "#!/bin/sh\nprintf %s \"$1\" >\"$TTMEM_HOME/opened\"\n").unwrap();
-    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    let opener = "#!/bin/sh\nprintf %s \"$1\" >\"$TTMEM_HOME/opened\"\n";
+    ttmem_testkit::programs::script(&home.path().join("xdg-open"), opener);
     let open = |path: &str| {
         let mut command = ttmem(home.path());
         command.env("PATH", path).args(["report", "--open", &corpus("vae-decoder.log")]);

@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -251,13 +250,10 @@ fn the_files_of_a_killed_server_are_removed_by_the_next() {
 #[test]
 fn a_browser_opens_a_redirect_file_and_none_is_started_over_ssh() {
     let home = home();
-    let opener = home.path().join("xdg-open");
-    fs::write(
-        &opener,
+    ttmem_testkit::programs::script(
+        &home.path().join("xdg-open"),
         "#!/bin/sh\nprintf '%s\\n' \"$*\" >\"$TTMEM_HOME/shown\"\ncat \"$1\" >>\"$TTMEM_HOME/shown\"\n",
-    )
-    .unwrap();
-    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    );
     let shown = home.path().join("shown");
     let start = |args: &[&str], more: &[(&str, &str)]| {
         let mut command = command(home.path(), args);

@@ -2,11 +2,11 @@
 //! package is in the tests of Python.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
+use ttmem_testkit::programs;
 
 /// An empty folder, with a folder for programs.
 struct Place {
@@ -25,9 +25,7 @@ impl Place {
     }
 
     fn program(&self, name: &str, script: &str) {
-        let path = self.path("bin").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        programs::script(&self.path("bin").join(name), &format!("#!/bin/sh\n{script}\n"));
     }
 
     /// Runs `ttmem track` with only these programs; returns its exit code, output and errors.

@@ -114,11 +114,7 @@ impl Place {
 
     /// A command in the PATH of the session.
     pub fn program(&self, name: &str, script: &str) {
-        use std::os::unix::fs::PermissionsExt;
-
-        let path = self.path("bin").join(name);
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        ttmem_testkit::programs::script(&self.path("bin").join(name), script);
     }
 
     /// `ttmem` without a terminal, in the same folder.
