@@ -571,19 +571,11 @@ impl<'a> View<'a> {
             polled: self.is_polled(account),
             peak_source: match pool.sampled {
                 Some(stated) => Some(if stated.is_some() { "counted" } else { "sampled" }),
-                None => self.begins_in_use(account.id).then_some("recorded"),
+                None => begins_in_use(self.profile, self.rank, account.id).then_some("recorded"),
             },
             highest_sample_per_bank: pool.sampled.and(seen).map(|seen| seen.per_bank),
             not_watched: self.not_watched(account.id),
         }
-    }
-
-    /// Whether the history of a snapshot begins with memory in use: what was before it is unknown.
-    fn begins_in_use(&self, pool: PoolId) -> bool {
-        let tensors = &self.rank.tensors;
-        let mut first =
-            tensors.born.iter().zip(&tensors.pool).take_while(|(born, _)| **born <= Moment::early(0));
-        self.profile.source.format == "torch_snapshot" && first.any(|(_, of)| *of == pool)
     }
 
     /// Memory that the figures of a pool do not include.
@@ -944,4 +936,11 @@ fn levels(pool: &Pool, at_peak: &Reading) -> Option<AllocatorLevels> {
         reserved_at_peak_total: at_peak.reserved,
         reserved_peak_total: reserved.value.iter().max().copied(),
     })
+}
+
+/// Whether the history of a snapshot begins with memory in use: what was before it is unknown.
+pub(super) fn begins_in_use(profile: &Profile, rank: &Rank, pool: PoolId) -> bool {
+    let tensors = &rank.tensors;
+    let mut first = tensors.born.iter().zip(&tensors.pool).take_while(|(born, _)| **born <= Moment::early(0));
+    profile.source.format == "torch_snapshot" && first.any(|(_, of)| *of == pool)
 }

@@ -64,7 +64,10 @@ impl View<'_> {
         let continued = continued(self.rank, verdict).map(str::to_owned);
         let parts = [Some(format!("{who} {what}{owner}")), held, continued];
         let detail = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        Statement::new(headline_of(pool, verdict)).detail(detail).advice(advice(pool, verdict))
+        let is_expandable = verdict.cause == Cause::Fragmentation && self.has_expandable_segments(verdict);
+        let advice =
+            if is_expandable { FEWER_SIZES_WHEN_EXPANDABLE.to_owned() } else { advice(pool, verdict) };
+        Statement::new(headline_of(pool, verdict)).detail(detail).advice(advice)
     }
 
     /// `ttnn.softmax at model.py:12`.
@@ -256,6 +259,10 @@ fn placeable(verdict: &Verdict<'_>, requested: &str, free: &str, largest: &str, 
 /// The advice on fragmentation in PyTorch's caching allocator.
 pub(super) const EXPANDABLE_SEGMENTS: &str = "Enable expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True; before PyTorch 2.9, \
      PYTORCH_CUDA_ALLOC_CONF) so that the allocator can merge its free blocks, or make the tensor smaller.";
+
+/// The same if they are enabled.
+pub(super) const FEWER_SIZES_WHEN_EXPANDABLE: &str = "Expandable segments are enabled already. Use tensors of fewer different sizes (pad inputs to a few lengths) or \
+     a smaller batch.";
 
 /// The advice on a device that is full of tensors.
 pub(super) const SMALLER_TENSORS: &str = "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, bf16, activation \

@@ -167,9 +167,32 @@ impl Breakdown {
         }
     }
 
+    /// Whether the message of an allocator does not state its unused memory, perhaps because it is cut off.
+    pub fn lacks_unallocated(&self) -> bool {
+        self.ledger.capacity.is_some() && self.ledger.unallocated.is_none()
+    }
+
+    /// The cause if the unused memory of the allocator is unknown, as far as it does not depend on that.
+    pub fn certain_cause(&self) -> Cause {
+        let Ledger { requested, capacity, allocated, .. } = self.ledger;
+        let needed = requested.zip(allocated).map(|(requested, allocated)| requested.plus(allocated));
+        match self.cause() {
+            cause @ (Cause::NeverFits | Cause::MemoryLimit) => cause,
+            _ if needed.zip(capacity).is_some_and(|(needed, capacity)| is_more(needed, capacity)) => {
+                Cause::Capacity
+            }
+            _ => Cause::Unknown,
+        }
+    }
+
     /// Whether the unused memory of the allocator would be enough, and is a relevant part of the device.
     fn is_fragmented(&self, requested: Amount) -> bool {
         let Some(unused) = self.ledger.unallocated else { return false };
+        // If the device has room for the request, it does not fail because of the free blocks.
+        if self.ledger.capacity.is_some() && self.ledger.free.is_some_and(|free| requested.bytes < free.bytes)
+        {
+            return false;
+        }
         let whole = self.ledger.capacity.or(self.ledger.allowed);
         // An allocator cannot reserve more than there is; such numbers prove nothing.
         let is_possible =
@@ -196,7 +219,7 @@ impl Breakdown {
     /// The memory that counts towards the limit of the process. An allocator that owns its limit reserves all of it.
     pub fn limited(&self) -> Option<Amount> {
         let ledger = &self.ledger;
-        let own = if ledger.capacity.is_some() { self.reserved() } else { ledger.allocated };
+        let own = if ledger.capacity.is_some() { self.reserved() } else { None }.or(ledger.allocated);
         Some(own?.plus(ledger.other.unwrap_or(Amount::exact(0))))
     }
 

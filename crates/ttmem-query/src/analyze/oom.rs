@@ -207,6 +207,12 @@ pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<
                     Cause::Unknown => breakdown.cause(),
                     cause => cause,
                 },
+                Some(breakdown)
+                    if breakdown.lacks_unallocated()
+                        && source.is_some_and(|source| profile.text(source) == "pytorch") =>
+                {
+                    breakdown.certain_cause()
+                }
                 Some(breakdown) => breakdown.cause(),
                 None => by_size(),
             }

@@ -3,7 +3,7 @@
 use super::sentences::Facts;
 use crate::analyze::ledger::PartKind;
 use crate::analyze::oom::Cause;
-use crate::verdict::{EXPANDABLE_SEGMENTS, SMALLER_TENSORS};
+use crate::verdict::{EXPANDABLE_SEGMENTS, FEWER_SIZES_WHEN_EXPANDABLE, SMALLER_TENSORS};
 use crate::words::size;
 
 /// How to make room if the tensors are not known, and how to find them.
@@ -15,6 +15,10 @@ const FIND_TENSORS: &str = "Use a smaller batch, bf16, activation checkpointing,
 /// The same on platforms without such snapshots.
 const TRACK_TENSORS: &str = "Use a smaller batch, bf16, activation checkpointing, an optimizer with less state, or more devices. The \
      message does not say which tensors hold the memory: to find them, run the program with `ttmem track`.";
+
+/// The advice on fragmentation on platforms without expandable segments.
+const FEWER_SIZES: &str = "Use tensors of fewer different sizes (pad inputs to a few lengths) or a smaller batch, or set \
+     PYTORCH_HIP_ALLOC_CONF=max_split_size_mb:512, so that large blocks are not split.";
 
 impl Facts<'_> {
     /// What to do; `None` if the input supports no advice.
@@ -108,10 +112,19 @@ impl Facts<'_> {
     }
 
     fn fragmentation_advice(&self) -> Option<String> {
-        let is_set = self.allocator.is_some_and(|value| value.contains("expandable_segments:True"));
         // Only CUDA's virtual memory has expandable segments in all of these versions.
-        (self.source == "pytorch" && self.platform == "cuda" && !is_set)
-            .then(|| EXPANDABLE_SEGMENTS.to_owned())
+        let advice = match (self.source, self.platform) {
+            ("pytorch", _) if self.has_expandable_segments() => FEWER_SIZES_WHEN_EXPANDABLE,
+            ("pytorch", "cuda") => EXPANDABLE_SEGMENTS,
+            ("pytorch", "hip") => FEWER_SIZES,
+            _ => return None,
+        };
+        Some(advice.to_owned())
+    }
+
+    /// Whether the allocator's settings enable expandable segments.
+    pub fn has_expandable_segments(&self) -> bool {
+        self.allocator.is_some_and(|value| value.contains("expandable_segments:True"))
     }
 
     /// What vLLM can use at most when it starts.

@@ -63,6 +63,12 @@ impl View<'_> {
         })
     }
 
+    /// Whether an error with a ledger occurred with expandable segments.
+    pub(crate) fn has_expandable_segments(&self, verdict: &Verdict<'_>) -> bool {
+        let facts = verdict.breakdown.as_ref().and_then(|breakdown| self.facts_of(verdict, breakdown));
+        facts.is_some_and(|facts| facts.has_expandable_segments())
+    }
+
     /// The statement on an error with a ledger.
     pub(crate) fn ledger_statement(&self, verdict: &Verdict<'_>, breakdown: &Breakdown) -> Statement {
         let pool = verdict.fault.pool.map(|pool| self.profile.text(pool));
@@ -293,6 +299,10 @@ impl Facts<'_> {
             Cause::Unknown if self.has_room() => {
                 Some("That would have been enough; the memory in use changed in the meantime.".to_owned())
             }
+            Cause::Unknown if self.source == "pytorch" && breakdown.lacks_unallocated() => Some(
+                "The message does not say how much memory PyTorch reserves without using it, so the cause is unknown."
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

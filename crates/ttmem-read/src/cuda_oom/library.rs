@@ -9,7 +9,7 @@ use super::found::Found;
 use super::startup::Part;
 
 /// Errors without numbers: their words, what failed to allocate, and the platform.
-const WITHOUT_NUMBERS: [(&str, &str, &str); 14] = [
+const WITHOUT_NUMBERS: [(&str, &str, &str); 16] = [
     ("CUBLAS_STATUS_ALLOC_FAILED", "cublas", "cuda"),
     ("HIPBLAS_STATUS_ALLOC_FAILED", "cublas", "hip"),
     ("CUBLASLT_STATUS_ALLOC_FAILED", "cublas", "cuda"),
@@ -23,12 +23,19 @@ const WITHOUT_NUMBERS: [(&str, &str, &str); 14] = [
     ("CUDA_ERROR_OUT_OF_MEMORY", "cuda", "cuda"),
     ("HIP error: out of memory", "cuda", "hip"),
     ("hipErrorOutOfMemory", "cuda", "hip"),
+    ("Triton Error [CUDA]: out of memory", "cuda", "cuda"),
+    ("Triton Error [HIP]: out of memory", "cuda", "hip"),
     ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "cuda", "xpu"),
 ];
 
+/// What is printed before a status, up to its number: `Native API failed. Native API returns: 39 (UR_RESULT_…)`.
+const OF_LEVEL_ZERO: [&[u8]; 2] =
+    [b"Native API failed. Native API returns: ", b"level_zero backend failed with error: "];
+
 /// Finds an error in a line. PyTorch quotes the last error of NCCL after the line `Last error:`.
 pub(super) fn find(line: &[u8], is_after_last_error: bool) -> Option<Found> {
-    let found = nccl(line, is_after_last_error).or_else(|| xla(line)).or_else(|| vllm(line));
+    let found =
+        nccl(line, is_after_last_error).or_else(|| xla(line)).or_else(|| tpu(line)).or_else(|| vllm(line));
     found.or_else(|| cache::find(line)).or_else(|| without_numbers(line))
 }
 
@@ -46,7 +53,13 @@ fn without_numbers(line: &[u8]) -> Option<Found> {
 fn beginning(line: &[u8], at: usize) -> usize {
     const BEFORE: [&[u8]; 5] =
         [b"CUDA error: ", b"HIP error: ", b"cuDNN error: ", b"cusolver error: ", b"CUDA driver error: "];
-    BEFORE.iter().find(|words| line[..at].ends_with(words)).map_or(at, |words| at - words.len())
+    if let Some(words) = BEFORE.iter().find(|words| line[..at].ends_with(words)) {
+        return at - words.len();
+    }
+    let number = line[..at].strip_suffix(b" (").unwrap_or_default();
+    let words = number.trim_ascii_end();
+    let words = &words[..words.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |last| last + 1)];
+    OF_LEVEL_ZERO.iter().find(|known| words.ends_with(known)).map_or(at, |known| words.len() - known.len())
 }
 
 /// The length of the call that failed, or of its source file, at the start of a text: `` when calling `cublasCreate(handle)` ``.
@@ -121,6 +134,21 @@ fn xla(line: &[u8]) -> Option<Found> {
         return Some(found.ending(&cursor, line));
     }
     None
+}
+
+/// `RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 18.21G of 15.48G hbm.`
+fn tpu(line: &[u8]) -> Option<Found> {
+    let start = memmem::find(line, b"RESOURCE_EXHAUSTED: ")?;
+    let numbers = after(&line[start..], "Ran out of memory in memory space ")?;
+    let mut found = Found::new("xla", "tpu", start).with_message(&line[start..]);
+    let gib = |text: &[u8]| {
+        let (amount, length) = bare_amount(text, 2, 30)?;
+        text.get(length).is_some_and(|unit| *unit == b'G').then_some(amount)
+    };
+    let used = after(numbers, " Used ");
+    found.numbers.requested = used.and_then(gib);
+    found.numbers.capacity = used.and_then(|text| after(text, " of ")).and_then(gib);
+    Some(found)
 }
 
 /// What XLA's allocator reports about itself, one line each.

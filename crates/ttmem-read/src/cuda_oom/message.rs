@@ -11,6 +11,18 @@
 //! MPS  MPS backend out of memory (MPS allocated: X, other allocations: X, max allowed: X). Tried to allocate X
 //! ```
 //!
+//! With `backend:cudaMallocAsync`, the message has a line for each number:
+//!
+//! ```text
+//! Allocation on device 0 would exceed allowed memory. (out of memory)
+//! Currently allocated     : X
+//! Requested               : X
+//! Device limit            : X
+//! Free (according to CUDA): X
+//! PyTorch limit (set by user-supplied memory fraction)
+//!                         : X
+//! ```
+//!
 //! A number is taken only if the words around it are those of the message.
 
 use memchr::memmem;
@@ -24,7 +36,7 @@ const PLATFORMS: [(&str, &str); 4] = [("CUDA", "cuda"), ("HIP", "hip"), ("XPU", 
 
 /// Finds a message in a text.
 pub(super) fn find(text: &[u8]) -> Option<Found> {
-    find_torch(text).or_else(|| find_mps(text))
+    find_torch(text).or_else(|| find_mps(text)).or_else(|| find_async(text))
 }
 
 fn find_torch(text: &[u8]) -> Option<Found> {
@@ -143,6 +155,41 @@ fn mps(cursor: &mut Cursor<'_>, numbers: &mut Numbers) -> Option<()> {
     numbers.other = Some(taken(cursor, ", max allowed: ")?);
     numbers.allowed = Some(taken(cursor, "). Tried to allocate ")?);
     numbers.requested = Some(cursor.size()?);
+    Some(())
+}
+
+fn find_async(text: &[u8]) -> Option<Found> {
+    let start = memmem::find(text, b"Allocation on ")?;
+    let mut cursor = Cursor::new(&text[start..]);
+    let mut found = Found::new("pytorch", "cuda", start);
+    let is_headline = asynchronous_headline(&mut cursor, &mut found).is_some();
+    // The beginning of the message may be that of another one.
+    let may_be_headline = cursor.is_cut && text[..start].ends_with(b"OutOfMemoryError: ");
+    (is_headline || may_be_headline).then_some(())?;
+    found.is_complete = is_headline && asynchronous(&mut cursor, &mut found.numbers).is_some();
+    Some(found.ending(&cursor, text))
+}
+
+fn asynchronous_headline(cursor: &mut Cursor<'_>, found: &mut Found) -> Option<()> {
+    cursor.eat("Allocation on device ").then_some(())?;
+    found.device = u32::try_from(cursor.number()?).ok();
+    cursor.eat(" would exceed allowed memory. (out of memory)").then_some(())
+}
+
+fn asynchronous(cursor: &mut Cursor<'_>, numbers: &mut Numbers) -> Option<()> {
+    for (words, number) in [
+        (" Currently allocated : ", &mut numbers.allocated),
+        (" Requested : ", &mut numbers.requested),
+        (" Device limit : ", &mut numbers.capacity),
+        (" Free (according to CUDA): ", &mut numbers.free),
+        (" PyTorch limit (set by user-supplied memory fraction) : ", &mut numbers.allowed),
+    ] {
+        cursor.eat(words).then_some(())?;
+        *number = Some(cursor.size()?);
+    }
+    // Without a limit, PyTorch prints 2^64 bytes.
+    let is_limit = |allowed: &Amount| numbers.capacity.is_some_and(|capacity| allowed.bytes < capacity.bytes);
+    numbers.allowed = numbers.allowed.filter(is_limit);
     Some(())
 }
 

@@ -317,9 +317,11 @@ fn is_failed_capture(text: &[u8]) -> bool {
 
 /// Whether a line may contain an error.
 pub(super) fn is_hinted(text: &[u8]) -> bool {
-    const ABOUT_MEMORY: [&[u8]; 6] = [
+    const ABOUT_MEMORY: [&[u8]; 8] = [
         b"out of memory",
         b"Out of memory",
+        b"would exceed allowed memory",
+        b"OutOfMemoryError: Allocation on",
         b"less than desired GPU",
         b"hipErrorOutOfMemory",
         b"No available memory for the cache blocks",

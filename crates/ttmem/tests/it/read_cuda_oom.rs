@@ -100,7 +100,16 @@ const XPU_OLD: &str = "torch.OutOfMemoryError: XPU out of memory. Tried to alloc
 const NPU: &str = "RuntimeError: NPU out of memory. Tried to allocate 31.67 GiB (NPU 0; 32.00 GiB total capacity; 6.30 GiB already allocated; 24.39 GiB free; 6.55 GiB reserved in total by PyTorch)";
 const MPS: &str = "RuntimeError: MPS backend out of memory (MPS allocated: 17.36 GB, other allocations: 613.56 MB, max allowed: 18.13 GB). Tried to allocate 192.00 MB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).";
 
-/// All complete messages of PyTorch.
+const ASYNC: &str =
+    "torch.cuda.OutOfMemoryError: Allocation on device 1 would exceed allowed memory. (out of memory)
+Currently allocated     : 22.50 GiB
+Requested               : 1.00 GiB
+Device limit            : 23.99 GiB
+Free (according to CUDA): 0 bytes
+PyTorch limit (set by user-supplied memory fraction)
+                        : 17179869184.00 GiB";
+
+/// All complete messages of PyTorch in one line.
 const MESSAGES: [&str; 14] = [
     V1_0,
     V1_4,
@@ -244,7 +253,9 @@ fn wording_of_hip() {
     assert_eq!((&oom["pool"], &oom["ledger"]["platform"]), (&"hip:1".into(), &"hip".into()));
     assert!(!oom.to_string().contains("cuda:"), "{oom}");
     // Expandable segments need CUDA.
-    assert_eq!((cause(&oom), &oom["advice"]), ("fragmentation", &Value::Null));
+    assert_eq!(cause(&oom), "fragmentation");
+    assert!(advice(&oom).contains("PYTORCH_HIP_ALLOC_CONF=max_split_size_mb"), "{oom}");
+    assert!(!advice(&oom).contains("expandable"), "{oom}");
 }
 
 #[test]
@@ -291,8 +302,60 @@ fn advice_depends_on_the_settings() {
     assert!(advice(&oom(&fragmented)).contains("expandable_segments:True"));
     let set = format!("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n{fragmented}\n");
     let oom = oom(&set);
-    assert_eq!((cause(&oom), &oom["advice"]), ("fragmentation", &Value::Null));
+    assert_eq!(cause(&oom), "fragmentation");
+    assert!(advice(&oom).starts_with("Expandable segments are enabled already."), "{oom}");
     assert_eq!(oom["ledger"]["settings"][0]["value"], "expandable_segments:True");
+}
+
+#[test]
+fn a_device_with_room_is_not_fragmented() {
+    // 8 GiB of the allocator are unused, but the driver had 10 GiB.
+    let oom = oom(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of \
+                   79.15 GiB of which 10.00 GiB is free. Including non-PyTorch memory, this process has 69.10 GiB memory in \
+                   use. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 8.00 GiB is reserved by PyTorch but \
+                   unallocated.",
+    );
+    assert_eq!((cause(&oom), &oom["advice"]), ("unknown", &Value::Null));
+    assert!(oom.to_string().contains("That would have been enough"), "{oom}");
+}
+
+#[test]
+fn wordings_of_tpu_triton_and_level_zero() {
+    let tpu = oom(
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of \
+                   memory in memory space hbm. Used 18.21G of 15.48G hbm. Exceeded hbm capacity by 2.73G.",
+    );
+    assert_eq!((cause(&tpu), &tpu["ledger"]["platform"]), ("never_fits", &"tpu".into()));
+    assert_eq!(tpu["requested_total"], gib(1821));
+    for (log, platform) in [
+        ("RuntimeError: Triton Error [CUDA]: out of memory", "cuda"),
+        (
+            "RuntimeError: Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+            "xpu",
+        ),
+        (
+            "RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+            "xpu",
+        ),
+    ] {
+        let oom = oom(log);
+        assert_eq!((cause(&oom), &oom["ledger"]["platform"]), ("unknown", &platform.into()), "{log}");
+    }
+}
+
+#[test]
+fn wording_of_the_asynchronous_allocator() {
+    let all = oom(ASYNC);
+    assert_eq!((&all["pool"], &all["requested_total"]), (&"cuda:1".into(), &(1u64 << 30).into()));
+    assert_eq!(parts(&all), with(&[("allocated", 23040), ("unattributed", 1525), ("free", 0)]));
+    assert_eq!((cause(&all), &all["advice"]), ("unknown", &Value::Null));
+    assert_eq!(ledger(&opened(ASYNC)).ledger.allowed, None);
+    // The tensors alone leave too little.
+    let full = oom(&ASYNC.replace("1.00 GiB", "2.00 GiB"));
+    assert_eq!(cause(&full), "capacity");
+    let limited = oom(&ASYNC.replace("17179869184.00 GiB", "23.00 GiB"));
+    assert_eq!(cause(&limited), "memory_limit");
 }
 
 #[test]

@@ -607,6 +607,33 @@ fn a_request_that_the_device_had_room_for_reached_a_limit_of_the_program() {
     assert_eq!(cause, "unknown", "{detail}");
 }
 
+/// What to do if a request fails because the free memory is in blocks between others.
+fn advice_if_fragmented(is_expandable: bool) -> String {
+    let mut allocator = Allocator::new(Settings { is_expandable, ..Settings::default() });
+    let blocks: Vec<u64> = (0..20).map(|_| allocator.allocate(20 * MIB, 0, 0)).collect();
+    blocks.iter().step_by(2).for_each(|block| allocator.free(*block, false, 1));
+    allocator.fail(100 * MIB, MIB, 0);
+    let profile = opened(&Snapshot::of(&allocator, &stacks(), Options::default()).pickle()).unwrap();
+    let oom = summary(&[profile], &Request::default()).unwrap().ranks.remove(0).oom.unwrap();
+    assert_eq!(oom.cause, "fragmentation");
+    oom.statement.advice.unwrap_or_default()
+}
+
+#[test]
+fn expandable_segments_are_not_advised_where_they_are_enabled() {
+    assert!(advice_if_fragmented(false).contains("expandable_segments:True"));
+    assert!(advice_if_fragmented(true).starts_with("Expandable segments are enabled already."));
+    let advised = |name: &str| {
+        let ranks = summary(&[read::open(&corpus(name)).unwrap()], &Request::default()).unwrap().ranks;
+        ranks[0].suggestions.iter().any(|one| one.rule == "reserved_unallocated")
+    };
+    assert!(advised("train_gpt2_30m"));
+    // They are enabled; the next two histories begin late.
+    for name in ["graph_expandable_pools", "wrapped_ring_gpt2_30m", "cpp_stacks_gpt2_30m"] {
+        assert!(!advised(name), "{name}");
+    }
+}
+
 fn message(bytes: &[u8]) -> String {
     match opened(bytes) {
         Err(error @ (Error::Corrupt { .. } | Error::UnknownFormat { .. } | Error::Empty { .. })) => {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use ttmem::model::{FaultLedger, Ledger};
 use ttmem::query::{self, Request};
 
-use super::{MESSAGES, opened_as, traceback};
+use super::{ASYNC, MESSAGES, cause, oom_of, opened_as, traceback};
 
 /// All numbers of a text with a unit, in bytes, and all differences of two of them: the memory that an old message
 /// reserves includes the allocated memory.
@@ -68,9 +68,15 @@ fn check_numbers(text: &str) {
 
 #[test]
 fn every_cut_of_every_message() {
-    for message in MESSAGES {
+    for message in MESSAGES.into_iter().chain([ASYNC]) {
+        let whole = oom_of(&opened_as(message.as_bytes(), None).unwrap());
         for end in 0..message.len() {
-            check_numbers(&message[..end]);
+            let cut = &message[..end];
+            check_numbers(cut);
+            if let Ok(profile) = opened_as(cut.as_bytes(), None) {
+                let found = oom_of(&profile);
+                assert!(["unknown", cause(&whole)].contains(&cause(&found)), "{} in {cut}", cause(&found));
+            }
         }
     }
 }

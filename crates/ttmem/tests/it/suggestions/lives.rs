@@ -241,9 +241,13 @@ fn reserved_unallocated() {
     let [one] = &found(&[(20 * MIB, 19 * MIB), (100 * MIB, 88 * MIB), (100 * MIB, 10 * MIB)])[..] else {
         panic!()
     };
-    says(one, &["the most memory of cuda:0, 100.0 MiB, 12.0 MiB of it (12.0%)", "expandable_segments:True"]);
+    says(one, &["up to 100.0 MiB of cuda:0", "never uses more than 88.0 MiB", "expandable_segments:True"]);
     says(one, &["reserved memory by up to 12.0 MiB"]);
     assert_eq!(one.saves_per_bank, None);
+    // The later peak of allocated memory needs the memory that was free first.
+    assert_eq!(found(&[(20 * MIB, 0), (100 * MIB, 0), (100 * MIB, 95 * MIB)]), []);
+    // A history that begins after the maximum does not say what was needed.
+    assert_eq!(found(&[(100 * MIB, 10 * MIB), (100 * MIB, 20 * MIB)]), []);
     // Memory that is free later is only kept for the next request.
     assert_eq!(found(&[(100 * MIB, 91 * MIB), (100 * MIB, 10 * MIB)]), []);
 }
