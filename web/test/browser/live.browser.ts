@@ -319,3 +319,16 @@ function asText(tensor: LiveTensor): string[] {
     return value === null ? "" : String(value);
   });
 }
+
+test("the field with the step shows all digits", async ({ page, open }) => {
+  await open(logOf("vae-decoder"));
+  const field = (await show(page, "live")).getByLabel("Go to step");
+  for (const step of ["733027", "123456789"]) {
+    const isCut = await field.evaluate((element, step) => {
+      const input = element as HTMLInputElement;
+      input.value = step;
+      return input.scrollWidth > input.clientWidth;
+    }, step);
+    expect(isCut, step).toBe(false);
+  }
+});
