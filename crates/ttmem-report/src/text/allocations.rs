@@ -1,6 +1,6 @@
 //! Allocations by what they have in common, and memory that is reserved but not used.
 
-use ttmem_query::{AllocationGroup, Allocations, GroupBy, ReservedPool, Waste, WasteInPart};
+use ttmem_query::{AllocationGroup, Allocations, GroupBy, ReservedPool, Transient, Waste, WasteInPart};
 
 use super::{Detail, Page};
 use crate::styled::{Style, Text};
@@ -40,9 +40,12 @@ impl Page<'_> {
             self.live_groups(allocations, out);
         }
         self.busiest(allocations, out);
-        if self.detail == Detail::Full && allocations.filter.is_none() {
-            self.reserved(&allocations.reserved, out);
-            allocations.waste.iter().for_each(|waste| unused(waste, out));
+        if self.detail == Detail::Full {
+            if allocations.filter.is_none() {
+                self.reserved(&allocations.reserved, out);
+                allocations.waste.iter().for_each(|waste| unused(waste, out));
+            }
+            allocations.largest_transient.iter().for_each(|transient| largest_transient(transient, out));
         }
     }
 
@@ -194,6 +197,20 @@ fn unused(waste: &Waste, out: &mut Text) {
         out.table(&table);
         out.blank();
     }
+}
+
+/// The largest allocation that was freed again.
+fn largest_transient(transient: &Transient, out: &mut Text) {
+    let op = transient.op.as_deref().unwrap_or("unknown operation");
+    let at = transient.line.as_ref().map_or_else(String::new, |line| format!(" at {line}"));
+    let born = transient.step.map_or_else(String::new, |step| format!("allocated by step {step} and "));
+    let text = format!(
+        "The largest allocation that was freed again has {}: {op}{at}, {born}freed by step {}.",
+        size(transient.bytes),
+        transient.freed_by
+    );
+    out.sentence(&text, Style::Plain);
+    out.blank();
 }
 
 /// Numbers as bars, relative to the highest one.

@@ -3,7 +3,8 @@
 use ttmem::model::{Moment, PoolId, Profile, TensorId};
 use ttmem::query::filter::Filter;
 use ttmem::query::{Allocations, GroupBy, Request, summary};
-use ttmem::read;
+use ttmem::report::{Screen, text};
+use ttmem::{read, report};
 
 fn snapshot(name: &str) -> Vec<Profile> {
     let file = format!("{}/../../corpus/torch_snapshot/{name}.pickle.gz", env!("CARGO_MANIFEST_DIR"));
@@ -30,6 +31,21 @@ fn groups_of_every_kind_add_up_to_the_peak() {
             assert!(found.groups.is_sorted_by_key(|group| std::cmp::Reverse(group.live.bytes)));
         }
     }
+}
+
+#[test]
+fn the_screen_and_markdown_name_the_largest_transient() {
+    let answer = summary(&snapshot("train_gpt2_30m"), &Request::default()).unwrap();
+    // In one line.
+    let screen = text(&answer, Screen::default()).to_string();
+    let screen = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut markdown = Vec::new();
+    report::markdown(&answer, "train", report::MarkdownSize::default(), &mut markdown).unwrap();
+    let markdown = String::from_utf8(markdown).unwrap();
+    let wanted = "The largest allocation that was freed again has 394.0 MiB: linear.forward at \
+                  /home/mluser/gpu-capture1/models.py:32, ";
+    assert!(screen.contains(&format!("{wanted}allocated by step 191 and freed by step 195.")), "{screen}");
+    assert!(markdown.contains(&format!("{wanted}freed by step 195.")), "{markdown}");
 }
 
 #[test]
