@@ -9,6 +9,7 @@ import { bringIntoView } from "./jump";
 import { isOwnLink, readLink, writeLink } from "./link";
 import { preparePrinting } from "./print";
 import type { Section } from "./section";
+import { allocationsSection, hasAllocations } from "./sections/allocations";
 import { consumersSection } from "./sections/consumers";
 import { distributionSection } from "./sections/distribution";
 import { flameSection } from "./sections/flame";
@@ -75,6 +76,7 @@ function sectionsOfSteps(store: Store, ranks: RankSummary[], hasStacks: boolean)
     liveSection(store),
     ...only(hasStacks, flameSection),
     tensorsSection(store),
+    ...only(ranks.some(hasAllocations), allocationsSection),
     ...only(compiled, paddingSection),
     ...only(compiled || ranks.some(hasPieces), fragmentationSection),
     consumersSection(store),

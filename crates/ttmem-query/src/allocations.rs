@@ -1,17 +1,20 @@
 //! Allocations of a pool, grouped by what they have in common: by source line, call stack, class, size or module.
 //!
-//! The groups show what is live at a moment, and what the program has allocated over time. A [`Filter`] restricts both.
+//! The groups show what is live at a moment, and what the program has allocated over time. A [`Filter`] restricts both. A
+//! summary has one grouping; the page has all of them.
 
 use std::cmp::Reverse;
 use std::str::FromStr;
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use ttmem_model::{Moment, OpId, Position, Profile, Rank, ScopeId, StackId, TensorId};
+use ttmem_model::{Moment, OpId, PoolId, Position, Profile, Rank, ScopeId, StackId, TensorId};
 
-use crate::analyze::Account;
 use crate::analyze::reserved::{ReservedPool, reserved_pools};
+use crate::analyze::{Account, Span, peak};
 use crate::filter::Filter;
+use crate::summary::RANKED;
 use crate::threads::{MANY_STEPS, both};
 
 /// What allocations are grouped by.
@@ -87,6 +90,18 @@ pub struct Allocations {
     pub waste: Option<Waste>,
     /// The reserved memory at the end, by private pool, stream and block size.
     pub reserved: Vec<ReservedPool>,
+}
+
+/// The allocations of a pool by one of their properties.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct Grouping {
+    /// What allocations are grouped by.
+    pub by: GroupBy,
+    /// The groups with the most live bytes, largest first.
+    pub groups: Vec<AllocationGroup>,
+    /// The groups that allocated the most bytes over time, largest first.
+    pub busiest: Vec<AllocationGroup>,
 }
 
 /// A number of allocations and their bytes.
@@ -211,12 +226,9 @@ pub(crate) fn allocations(
     }
     let is_large = rank.steps.len() > MANY_STEPS;
     let waste = || crate::analyze::reserved::waste(account.pool, rank.end());
-    let (waste, Grouped { mut all, live, total, transient }) =
+    let (waste, Grouped { all, live, total, transient }) =
         both(is_large, waste, || grouped(profile, account, &request));
-    all.sort_unstable_by_key(|(key, group)| (Reverse(group.live.bytes), Reverse(group.total.bytes), *key));
-    let row = |(key, group): &(Key, Group)| described(profile, rank, *key, group);
-    let listed = all.iter().filter(|(_, group)| group.live.count > 0).take(request.top).map(row).collect();
-    all.sort_unstable_by_key(|(key, group)| (Reverse(group.total.bytes), *key));
+    let Grouping { groups, busiest, .. } = ranked(profile, rank, all, &request);
     Some(Allocations {
         pool: profile.text(account.pool.name).to_owned(),
         position: request.at.position(),
@@ -224,12 +236,53 @@ pub(crate) fn allocations(
         by: request.by,
         live,
         total,
-        groups: listed,
-        busiest: all.iter().take(request.top).map(row).collect(),
+        groups,
+        busiest,
         largest_transient: transient.map(|(bytes, tensor)| described_transient(profile, rank, bytes, tensor)),
         waste,
         reserved: reserved_pools(rank, account.id),
     })
+}
+
+/// The allocations in the summary of a whole rank, by each of their properties. Properties that no allocation has are
+/// omitted: without call stacks, for example, there are no lines.
+pub fn groupings(profile: &Profile, rank: &Rank, found: &Allocations) -> Vec<Grouping> {
+    let known = Grouping { by: found.by, groups: found.groups.clone(), busiest: found.busiest.clone() };
+    let is_pool =
+        |id: &PoolId| rank.pools.get(id.index()).is_some_and(|pool| profile.text(pool.name) == found.pool);
+    let pool = (0..rank.pools.len()).filter_map(PoolId::new).find(is_pool);
+    let Some(account) = pool.and_then(|id| Account::new(rank, id)).filter(|_| found.filter.is_none()) else {
+        return vec![known];
+    };
+    // The two sides of a position differ, and a summary only has the position.
+    let peak = peak::peak(&account, Span::recorded(rank)).map(|peak| peak.at);
+    let at = peak.filter(|at| at.position() == found.position).unwrap_or(Moment::late(found.position));
+    let grouping = |by: GroupBy| {
+        if by == found.by {
+            return known.clone();
+        }
+        let request = AllocationsRequest { filter: None, by, at, top: RANKED };
+        ranked(profile, rank, grouped(profile, &account, &request).all, &request)
+    };
+    let has_keys = |grouping: &Grouping| {
+        grouping.groups.iter().chain(&grouping.busiest).any(|group| group.key.is_some())
+    };
+    GroupBy::ALL.into_par_iter().map(grouping).filter(has_keys).collect()
+}
+
+/// The largest groups.
+fn ranked(
+    profile: &Profile,
+    rank: &Rank,
+    mut all: Vec<(Key, Group)>,
+    request: &AllocationsRequest<'_>,
+) -> Grouping {
+    let row = |(key, group): &(Key, Group)| described(profile, rank, *key, group);
+    all.sort_unstable_by_key(|(key, group)| (Reverse(group.live.bytes), Reverse(group.total.bytes), *key));
+    let groups = all.iter().filter(|(_, group)| group.live.count > 0).take(request.top).map(row).collect();
+    all.sort_unstable_by_key(|(key, group)| (Reverse(group.total.bytes), *key));
+    let busiest = all.iter().take(request.top).map(row).collect();
+    Grouping { by: request.by, groups, busiest }
 }
 
 /// The groups of a pool's allocations, and their sums.

@@ -53,7 +53,9 @@ mod ways_out;
 pub mod words;
 
 pub use about::{About, AboutPeak, Extent, ShownPeak};
-pub use allocations::{AllocationGroup, Allocations, GroupBy, Sum, Transient, Waste, WasteInPart};
+pub use allocations::{
+    AllocationGroup, Allocations, GroupBy, Grouping, Sum, Transient, Waste, WasteInPart, groupings,
+};
 pub use analyze::diff::ChangeKind;
 pub use analyze::fragmentation::Severity;
 pub use analyze::reserved::ReservedPool;

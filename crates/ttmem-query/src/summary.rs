@@ -94,7 +94,7 @@ impl FromStr for RunFilter {
     }
 }
 /// The default length of ranked lists.
-const RANKED: usize = 10;
+pub(crate) const RANKED: usize = 10;
 
 /// Summarizes all ranks of all files.
 pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {

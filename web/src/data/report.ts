@@ -8,6 +8,7 @@
 import type {
   Extent,
   FragmentedMoment,
+  PageAllocations,
   PageHead,
   RankHead,
   RankSummary,
@@ -285,6 +286,8 @@ export class Rank {
   /** The pools of cards, tabs and selectors in the order of the summary, without those that can't hold anything. */
   readonly poolsInOrder: Pool[];
   readonly modules: RankHead["modules"];
+  /** The groups of allocations; `null` if the input does not record a caching allocator. */
+  readonly allocations: PageAllocations | null;
   /** The L1 of a core; `null` if the input does not have its layout. */
   readonly l1: L1 | null;
   // Tables are decoded on first use: a page that has just been opened needs few of them.
@@ -310,6 +313,7 @@ export class Rank {
     this.hasTensors = block.meta.has_tensors;
     this.classes = block.meta.classes;
     this.modules = block.meta.modules;
+    this.allocations = block.meta.allocations;
     this.l1 = block.meta.l1 && new L1(block.meta.l1, block);
     this.pools = block.meta.pools.map((_, pool) => new Pool(block, pool));
     const usable = Object.keys(this.summary.pools).filter((name) => hasRoom(this.summary.pools[name]));

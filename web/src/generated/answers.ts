@@ -1237,12 +1237,69 @@ export type PaddingSummary = {
   top: Array<PaddedTensor>,
 };
 
+/** The allocations of a rank. */
+export type PageAllocations = {
+  /** The groups of allocations by each of their properties. */
+  groupings: Array<PageGrouping>,
+  /** The reserved memory at the end, most free bytes first. */
+  reserved: Array<PageReserved>,
+};
+
+export type PageGroup = {
+  /** The common property, or a phrase if it is unknown. */
+  name: string,
+  /** What they have in common: a line, an operation, a class, a size; null if it is unknown. */
+  key: string | null,
+  /** The operation, if all have the same one. */
+  op: string | null,
+  /** The call stack, innermost line first, if they are grouped by it. */
+  stack?: Array<string>,
+  /** Those that are live at the position. */
+  live: Sum,
+  /** Those that are live at the end of the input. */
+  at_end: Sum,
+  /** All of them. */
+  total: Sum,
+};
+
+/** The allocations of a rank by one of their properties. */
+export type PageGrouping = {
+  by: GroupBy,
+  /** The property, such as `source line`. */
+  title: string,
+  /** The groups with the most live bytes, largest first. */
+  groups: Array<PageGroup>,
+  /** The groups that allocated the most bytes over time, largest first. */
+  busiest: Array<PageGroup>,
+};
+
 export type PageHead = {
   name: string,
   generator: string,
   summary: Summary,
   /** Whether a rank has call stacks. */
   has_stacks: boolean,
+};
+
+export type PageReserved = {
+  /** The private pool, the block size and the stream. */
+  name: string,
+  /** The private pool, such as that of a CUDA graph; null: the default pool. */
+  private_pool: [number, number] | null,
+  /** The stream; 0 is the default stream. */
+  stream: number,
+  /** Whether it is for allocations up to 1 MiB. */
+  is_small: boolean,
+  /** The number of segments. */
+  segments: number,
+  /** Their size. */
+  bytes: number,
+  /** The allocated bytes in them. */
+  allocated: number,
+  /** The free bytes in them: neither allocated nor waiting for a stream. */
+  free: number,
+  /** The largest free block. */
+  largest_free: number,
 };
 
 /** A phase of a session, such as a forward pass. */
@@ -1473,6 +1530,8 @@ export type RankGantt = {
 export type RankHead = {
   /** The compiled graphs, with the range of their text in the lines of the block `ir`. */
   modules: Array<GraphHead>,
+  /** The allocations of a caching allocator by their properties; null if the summary has none. */
+  allocations: PageAllocations | null,
   /** The number of steps. */
   steps: number,
   /** Whether the input has tensors. */

@@ -16,6 +16,7 @@
 //!
 //! The page unpacks a block on first use: graph texts, for example, only when their section is opened.
 
+mod allocations;
 mod block;
 mod diff;
 mod gantt;
@@ -23,6 +24,7 @@ mod graphs;
 mod lines;
 
 use std::io::{self, Write};
+use std::iter;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -30,6 +32,7 @@ use serde::Serialize;
 pub use self::diff::diff_page;
 pub use self::gantt::gantt_page;
 
+use self::allocations::AboutAllocations;
 use self::block::Block;
 use self::gantt::{AboutGantt, gantt_block};
 use self::graphs::{AboutModule, Graphs};
@@ -76,13 +79,16 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
         gantts.push(gantt.map(|gantt| (gantt_block(&gantt, &mut texts), gantt)));
         ranks.push((rank, timeline));
     }
+    let allocations = all_allocations(profile, summary);
     let has_stacks = columns.iter().any(|(outline, _)| outline.has_stacks);
     let graphs = Graphs::new(profile, &ranks, &texts);
     let mut jobs: Vec<(String, Block, About<'_>)> = Vec::new();
     jobs.push(("head".into(), Block::default(), About::All(Box::new(head(summary, name, has_stacks)))));
     jobs.push(("texts".into(), texts_block(&texts), About::Nothing {}));
-    for (number, ((outline, block), (modules, links))) in columns.into_iter().zip(graphs.ranks).enumerate() {
-        jobs.push((format!("rank-{number}"), block, About::Rank(AboutRank { outline, modules })));
+    let per_rank = columns.into_iter().zip(graphs.ranks).zip(allocations);
+    for (number, (((outline, block), (modules, links)), allocations)) in per_rank.enumerate() {
+        let about = AboutRank { outline, modules, allocations };
+        jobs.push((format!("rank-{number}"), block, About::Rank(about)));
         jobs.push((format!("ir-{number}"), links, About::Nothing {}));
     }
     for (number, (block, gantt)) in
@@ -94,6 +100,16 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
     graphs.lines.add_to(&mut lines, "ir");
     jobs.push(("ir".into(), lines, About::Nothing {}));
     jobs.into_par_iter().map(|(id, block, about)| Ok((id, block.pack(&about)?))).collect()
+}
+
+/// The allocations of each rank, in the order of the ranks.
+fn all_allocations(profile: &Profile, summary: &Summary) -> Vec<Option<AboutAllocations>> {
+    let found = summary.ranks.iter().map(|rank| rank.allocations.as_ref()).chain(iter::repeat(None));
+    in_order(profile)
+        .into_iter()
+        .zip(found)
+        .map(|(rank, found)| found.map(|found| AboutAllocations::new(profile, rank, found)))
+        .collect()
 }
 
 fn texts_block(texts: &Texts<'_>) -> Block {
@@ -122,6 +138,8 @@ struct AboutRank {
     outline: RankOutline,
     /// The compiled graphs, with the range of their text in the lines of the block `ir`.
     modules: Vec<AboutModule>,
+    /// The allocations of a caching allocator by their properties; null if the summary has none.
+    allocations: Option<AboutAllocations>,
 }
 
 #[derive(Serialize)]
@@ -144,13 +162,20 @@ fn head<'a>(summary: &Summary, name: &'a str, has_stacks: bool) -> AboutAll<'a> 
     }
 }
 
-/// The summary without the tensor lists, which the page has as columns.
+/// The summary without lists that the page has elsewhere: tensors are columns, and groups of allocations are in the header
+/// of their rank.
 fn without_lists(summary: &Summary) -> Summary {
     let mut summary = summary.clone();
     for rank in &mut summary.ranks {
         for moment in rank.peaks.0.iter_mut().map(|(_, moment)| moment).chain(&mut rank.peak) {
             moment.live = None;
             moment.residue = None;
+        }
+        if let Some(allocations) = &mut rank.allocations {
+            for list in [&mut allocations.groups, &mut allocations.busiest] {
+                list.clear();
+            }
+            allocations.reserved.clear();
         }
     }
     summary

@@ -2,7 +2,7 @@
 
 use ttmem::model::{Moment, PoolId, Profile, TensorId};
 use ttmem::query::filter::Filter;
-use ttmem::query::{Allocations, GroupBy, Request, summary};
+use ttmem::query::{Allocations, GroupBy, Request, groupings, summary};
 use ttmem::report::{Screen, text};
 use ttmem::{read, report};
 
@@ -31,6 +31,37 @@ fn groups_of_every_kind_add_up_to_the_peak() {
             assert!(found.groups.is_sorted_by_key(|group| std::cmp::Reverse(group.live.bytes)));
         }
     }
+}
+
+#[test]
+fn the_groupings_of_the_page_are_those_of_the_summary() {
+    for name in ["train_gpt2_30m", "oom_gpt2_124m", "graph_expandable_pools", "cpp_stacks_gpt2_30m"] {
+        let profiles = snapshot(name);
+        let found = summary(&profiles, &Request::default()).unwrap().ranks.remove(0).allocations.unwrap();
+        let made = groupings(&profiles[0], &profiles[0].ranks[0], &found);
+        assert_eq!(made.first().map(|grouping| grouping.by), Some(GroupBy::Line), "{name}");
+        for grouping in made {
+            let request = Request { by: Some(grouping.by), ..Request::default() };
+            let wanted = summary(&profiles, &request).unwrap().ranks.remove(0).allocations.unwrap();
+            let by = grouping.by.as_str();
+            assert_eq!(
+                (grouping.groups, grouping.busiest),
+                (wanted.groups, wanted.busiest),
+                "{name} by {by}"
+            );
+        }
+    }
+}
+
+#[test]
+fn groupings_by_unknown_properties_are_omitted() {
+    let mut profiles = snapshot("train_gpt2_30m");
+    profiles[0].ranks[0].within.step.clear();
+    profiles[0].ranks[0].within.value.clear();
+    let found = summary(&profiles, &Request::default()).unwrap().ranks.remove(0).allocations.unwrap();
+    let made = groupings(&profiles[0], &profiles[0].ranks[0], &found);
+    let has = |by: GroupBy| made.iter().any(|grouping| grouping.by == by);
+    assert!(has(GroupBy::Line) && has(GroupBy::Size) && !has(GroupBy::Module));
 }
 
 #[test]
