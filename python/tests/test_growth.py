@@ -6,6 +6,7 @@ import gc
 import re
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,10 @@ import torch
 from torch import nn
 
 import ttmem
+from ttmem._torch.autograd_graph import Graph
+from ttmem._torch.holders import UNFINISHED, Search
+from ttmem._torch.reference_names import Names
+from ttmem._torch.referrers import GRAPH_CYCLE, OUTSIDE, Limits, Referrers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,6 +287,150 @@ def test_reference_cycles_that_are_not_collected_are_a_leak(tmp_path: Path) -> N
     kept = holder_of(trainer.holders, MIB)
     assert (kept.tensors, kept.bytes) == (STEPS, STEPS * MIB)
     assert kept.chain == "reference cycle, freed by the next garbage collection → `Node` → `.payload`"
+
+
+CYCLE = "reference cycle, freed by the next garbage collection"
+
+
+def graph_of(rows: int) -> torch.Tensor:
+    """Returns a tensor of `rows` rows, whose graph has saved a result of twice its size."""
+    model = nn.Sequential(nn.Linear(64, 256), nn.Sigmoid(), nn.Linear(256, 128))
+    found = model(torch.ones(rows, 64))
+    assert isinstance(found, torch.Tensor)
+    return found
+
+
+class Callback:
+    """Refers to itself by a bound method."""
+
+    def __init__(self) -> None:
+        self.done = self.end
+        self.output = graph_of(67).relu()
+
+    def end(self) -> None:
+        """The end."""
+
+
+def cycle_of_an_object() -> None:
+    node = Node()
+    node.peer, node.payload = node, graph_of(67)
+
+
+def cycle_of_a_dict() -> None:
+    state: dict[str, object] = {"output": graph_of(67)}
+    state["state"] = state
+
+
+def cycle_of_a_closure() -> None:
+    output = graph_of(67)
+
+    def again(times: int) -> torch.Tensor:
+        return again(times - 1) if times else output
+
+    assert again(1) is output
+
+
+def cycle_of_an_exception() -> None:
+    output = graph_of(67)
+    try:
+        range(0)[output.dim()]
+    except IndexError as error:
+        kept = error
+    assert kept
+
+
+def cycle_of_a_module() -> None:
+    class Child(nn.Module):
+        def __init__(self, parent: nn.Module) -> None:
+            super().__init__()
+            self.parent = parent
+            self.output = graph_of(67)
+
+    parent = nn.Module()
+    parent.child = Child(parent)
+
+
+@pytest.mark.parametrize(
+    ("program", "begin"),
+    [
+        (cycle_of_an_object, "`Node` → `.payload`"),
+        (Callback, "`Callback` → `.output`"),
+        (cycle_of_a_dict, "`dict` → `['output']`"),
+        (cycle_of_a_closure, "`function` → closure variable `output` of `cycle_of_a_closure"),
+        (
+            cycle_of_an_exception,
+            "`IndexError` → `.__traceback__` → local `output` in `cycle_of_an_exception()`",
+        ),
+        (cycle_of_a_module, "`Child` → `.output`"),
+    ],
+)
+def test_the_graph_of_a_tensor_in_a_reference_cycle_is_followed(
+    program: Callable[[], object], begin: str
+) -> None:
+    class Other(Node):
+        """A holder of tensors of the same size."""
+
+    def others() -> None:
+        for _ in range(3):
+            node = Other()
+            node.peer, node.payload = node, torch.ones(67, 256)
+
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            program()
+            others()
+        found = ttmem.holders(device="cpu", sizes={67 * 128 * 4, 67 * 256 * 4}, max_seconds=600.0)
+    finally:
+        gc.enable()
+        gc.collect()
+    output = [one for one in found if one.chain.startswith(f"{CYCLE} → {begin}")]
+    saved = [one for one in output if "`Tensor.grad_fn` → saved by " in one.chain]
+    assert [one.chain for one in output if one not in saved], found
+    assert sum(one.bytes for one in saved) >= 5 * 67 * 256 * 4
+    (plain,) = [one for one in found if one.sizes == (67 * 256 * 4,) and one not in saved]
+    assert plain.chain == f"{CYCLE} → `Other` → `.payload`"
+    assert (plain.tensors, plain.bytes) == (15, 15 * 67 * 256 * 4)
+    assert {one.chain for one in found} == {one.chain for one in (*output, plain)}
+
+
+def test_a_cycle_through_a_graph_is_not_said_to_be_freed() -> None:
+    node = Node()
+    tensor = node.payload = torch.ones(1)
+    limits = Limits(time.thread_time() + 600.0, 5_000_000)
+    graph: dict[int, list[object]] = {id(node): [tensor]}
+    for graphs, expected in [({}, OUTSIDE), (graph, f"{GRAPH_CYCLE} → `Node` → `.payload`")]:
+        referrers = Referrers(Names(Graph()), {}, (), graphs, limits)
+        referrers.search([tensor])
+        found = referrers.chain(tensor)
+        referrers.clear()
+        assert found == expected
+
+
+def test_the_graph_of_a_cycle_ends_with_the_limits() -> None:
+    def chain() -> None:
+        node = Node()
+        node.peer, node.payload = node, torch.ones(101, requires_grad=True)
+        for _ in range(20_000):
+            node.payload = node.payload + 1
+
+    gc.collect()
+    gc.disable()
+    try:
+        chain()
+        search = Search(torch.Tensor, 600.0, 10_000)
+        try:
+            rows = [(row.chain, row.memory.size) for row in search.rows(None, {404})]
+            assert search.is_cut
+            assert len(search._graph._nodes) < 11_000
+        finally:
+            search.clear()
+    finally:
+        gc.enable()
+        gc.collect()
+    assert rows
+    assert {chain for chain, _ in rows} == {UNFINISHED}
 
 
 def test_losses_that_keep_their_graph_are_a_leak(tmp_path: Path) -> None:

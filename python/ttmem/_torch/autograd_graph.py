@@ -22,6 +22,7 @@ class Graph:
         self._nodes: dict[int, object] = {}
         self._fields: dict[int, list[tuple[str, Any]]] = {}
         self._saved: list[tuple[object, str, object]] = []
+        self._savers: dict[tuple[int, int], str] = {}
 
     def of_tensor(self, tensor: object) -> Iterator[object]:
         """Yields the node that computed a tensor, and its gradient."""
@@ -63,10 +64,15 @@ class Graph:
         """Returns the saved tensors: the node, its name and the tensor."""
         return self._saved
 
+    def saver(self, node: object, tensor: object) -> str | None:
+        """Returns the name of a node that has saved a tensor."""
+        return self._savers.get((id(node), id(tensor)))
+
     def clear(self) -> None:
         """Drops all references."""
         self._nodes.clear()
         self._saved.clear()
+        self._savers.clear()
 
     def _note_saved(self, node: object, field: Any) -> None:
         try:
@@ -81,6 +87,7 @@ class Graph:
                     tensor = one.data
                     if tensor is not None:
                         self._saved.append((node, name, tensor))
+                        self._savers[id(node), id(tensor)] = name
             except Exception:  # noqa: BLE001, PERF203, S112 - freed, or a version of PyTorch without this attribute
                 continue
 

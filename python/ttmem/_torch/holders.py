@@ -19,7 +19,7 @@ from ttmem._failures import encodable
 from ttmem._frames import OURS
 from ttmem._sizes import size_text
 from ttmem._torch.autograd_graph import Graph
-from ttmem._torch.reference_names import Names, is_container, locals_of, mro, namespace_of, place
+from ttmem._torch.reference_names import Names, chain_text, is_container, locals_of, mro, namespace_of, place
 from ttmem._torch.referrers import Limits, Referrers
 
 if TYPE_CHECKING:
@@ -34,12 +34,7 @@ SEARCH_SHARE = 0.8
 """The share of the time that the search may take. The rest remains to name what it found."""
 MANY_REFERENCES = 10_000
 """Containers with more references come after the others, so that one of them does not use up the limits."""
-MAX_CHAIN = 40
-"""Longer chains, such as linked lists, are cut in the middle."""
 CLOCK_EVERY = 1024
-MAX_ALIKE = 3
-"""Of tensors of the same size that no variable leads to, this many are searched."""
-MAX_SIZES = 16
 CO_OPTIMIZED = 0x1
 UNFINISHED = "not found within the limits of the search"
 MAX_RECORDED = 10_000
@@ -287,6 +282,9 @@ class Search:
 
     def rows(self, device: str | None, sizes: Collection[int] | None) -> list[Row]:
         """Returns the tensors with their chains."""
+        limits = Limits(self._end, self._max_objects - len(self._visited))
+        # After a search that was cut off, variables that it has not reached may lead to the other tensors.
+        graphs = {} if self.is_cut else self._graphs_of_unreached(limits)
         chosen: list[tuple[Memory, int, str | None, object]] = []
         for key, tensor, saver in self._all_tensors():
             memory = _memory(tensor)
@@ -299,9 +297,12 @@ class Search:
             is_late = key in self._visited and time.thread_time() > self._end
             self.is_cut = self.is_cut or is_late
             rows.append((memory, UNFINISHED if is_late else self._chain(key, saver), tensor))
-        unreached = self._unreached([(memory, tensor) for memory, chain, tensor in rows if chain is None])
+        ours = (chosen, *chosen, rows, *rows)
+        unreached = self._unreached(
+            [tensor for _, chain, tensor in rows if chain is None], graphs, ours, limits
+        )
         return [
-            Row(memory, chain or unreached.get(memory.size, UNFINISHED), tensor)
+            Row(memory, chain or unreached.get(id(tensor)) or UNFINISHED, tensor)
             for memory, chain, tensor in rows
         ]
 
@@ -321,7 +322,11 @@ class Search:
 
     def _all_tensors(self) -> Iterator[tuple[int, object, str | None]]:
         """Yields the end of each tensor's chain, the tensor and the name of the node that saved it."""
-        saved = {id(tensor): (id(node), name) for node, name, tensor in self._graph.saved()}
+        saved = {
+            id(tensor): (id(node), name)
+            for node, name, tensor in self._graph.saved()
+            if id(node) in self._visited
+        }
         for key, tensor in list(self._tensors.items()):
             node, name = saved.get(key, (key, None))
             yield (key, tensor, None) if key in self._visited else (node, tensor, name)
@@ -329,23 +334,55 @@ class Search:
             if id(tensor) not in self._tensors:
                 yield id(saver), tensor, name
 
-    def _unreached(self, rows: list[tuple[Memory, object]]) -> dict[int, str]:
-        """Returns the chains of tensors that no variable leads to, by their size."""
-        by_size: dict[int, list[object]] = {}
-        for memory, tensor in rows:
-            by_size.setdefault(memory.size, []).append(tensor)
-        # After a search that was cut off, variables that it has not reached may lead to them.
-        if not rows or self.is_cut:
+    def _graphs_of_unreached(self, limits: Limits) -> dict[int, list[object]]:
+        """Follows the graphs of tensors that no variable leads to.
+
+        Returns the objects that refer to each object there. Objects that variables lead to are left out.
+        """
+        saved = {id(tensor) for _, _, tensor in self._graph.saved()}
+        waiting = deque(
+            tensor for key, tensor in self._tensors.items() if key not in self._visited and key not in saved
+        )
+        known = {id(one) for one in waiting}
+        found: dict[int, list[object]] = {}
+        count = 0
+        while waiting:
+            count += 1
+            is_late = count % CLOCK_EVERY == 0 and time.thread_time() > limits.end
+            if is_late or len(known) > limits.max_objects:
+                self.is_cut = True
+                break
+            one = waiting.popleft()
+            before = len(self._graph.saved())
+            is_tensor = id(one) in self._tensors
+            for inner in self._graph.of_tensor(one) if is_tensor else self._graph.of_node(one):
+                if id(inner) in self._visited:
+                    continue
+                found.setdefault(id(inner), []).append(one)
+                if self._is_tensor(inner):
+                    self._tensors[id(inner)] = inner
+                if id(inner) not in known:
+                    known.add(id(inner))
+                    waiting.append(inner)
+            for _, _, tensor in self._graph.saved()[before:]:
+                found.setdefault(id(tensor), []).append(one)
+        return found
+
+    def _unreached(
+        self,
+        tensors: list[object],
+        graphs: dict[int, list[object]],
+        rows: tuple[object, ...],
+        limits: Limits,
+    ) -> dict[int, str | None]:
+        """Returns the chains of tensors that no variable leads to, by their `id`."""
+        if not tensors or self.is_cut:
             return {}
-        found = {}
-        ours = (by_size, self._visited, self._tensors, rows, *rows, *by_size.values())
-        limits = Limits(self._end, self._max_objects - len(self._visited))
-        referrers = Referrers(self._names, self._visited, ours, limits)
-        largest = sorted(by_size, key=lambda size: -size * len(by_size[size]))
-        for size in largest[:MAX_SIZES]:
-            chains = {referrers.chain(tensor) for tensor in by_size[size][:MAX_ALIKE]}
-            if len(chains) == 1:
-                found[size] = chains.pop() or UNFINISHED
+        saved = self._graph.saved()
+        ours = (self._visited, self._tensors, saved, *saved, tensors, *graphs.values(), *rows)
+        referrers = Referrers(self._names, self._visited, ours, graphs, limits)
+        referrers.search(tensors)
+        found = {id(tensor): referrers.chain(tensor) for tensor in tensors}
         self.is_cut = referrers.is_cut
         referrers.clear()
         return found
@@ -362,9 +399,7 @@ class Search:
         parts = self._names.chain(self._roots[id(objects[0])], objects)
         if saver is not None:
             parts.append(f"saved by {saver}")
-        if len(parts) > MAX_CHAIN:
-            parts = [*parts[: MAX_CHAIN // 2], "…", *parts[-MAX_CHAIN // 2 :]]
-        return " → ".join(parts)
+        return chain_text(parts)
 
     def _is_tensor(self, one: object) -> bool:
         kind = type(one)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ttmem._torch.autograd_graph import Graph
 
 MAX_KEY = 60
+MAX_CHAIN = 40
+"""Longer chains, such as linked lists, are cut in the middle."""
 MANY_KEYS = 32
 """Dictionaries with as many entries are collections: their keys are not shown."""
 NUMBER = re.compile(r"\d+")
@@ -89,7 +91,8 @@ class Names:
         if self._graph.is_node(inner):
             return None if self._graph.is_node(outer) else "`Tensor.grad_fn`"
         if self._graph.is_node(outer):
-            return "graph"
+            saver = self._graph.saver(outer, inner)
+            return "graph" if saver is None else f"saved by {saver}"
         bases = mro(kind)
         if kind is types.CellType:
             return None
@@ -144,6 +147,13 @@ class Names:
     def clear(self) -> None:
         """Drops all references."""
         self._keys.clear()
+
+
+def chain_text(parts: list[str]) -> str:
+    """Returns a chain as text."""
+    if len(parts) > MAX_CHAIN:
+        parts = [*parts[: MAX_CHAIN // 2], "…", *parts[-MAX_CHAIN // 2 :]]
+    return " → ".join(parts)
 
 
 def place(frame: types.FrameType) -> str:
