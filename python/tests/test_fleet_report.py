@@ -307,14 +307,41 @@ def test_one_rank_an_error_only_and_no_ranks(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "ttmem: none: no such run; the dataset has batch32\n")
 
 
+def test_only_earlier_pages_are_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    export(folder, GUIDES / "batch32.ttmem")
+    page_of(folder)
+    page_of(folder)
+
+    notes = tmp_path / "notes.html"
+    notes.write_text("<p>mine</p>")
+    done = command(folder, "-o", notes)
+    refused = f"ttmem: {notes}: already exists, and ttmem did not write it; use --force to replace it\n"
+    assert (done.returncode, done.stderr) == (2, refused)
+    assert notes.read_text() == "<p>mine</p>"
+    page_of(folder, "--force", output=notes)
+
+    recording = tmp_path / "model.ttmem"
+    shutil.copy(GUIDES / "batch32.ttmem", recording)
+    for words in ([], ["--force"]):
+        done = command(folder, "-o", recording, *words)
+        assert (done.returncode, done.stderr.count("not overwritten, because it is a log, recording")) == (
+            2,
+            1,
+        )
+    assert recording.read_bytes() == (GUIDES / "batch32.ttmem").read_bytes()
+    done = ran([*TTMEM, "fleet", "closest", str(folder), "--force"])
+    assert (done.returncode, done.stderr.count("-o, --force and --reports: only for report")) == (2, 1)
+
+
 def test_errors_keep_the_earlier_page(tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     output.write_text("earlier")
-    done = command(tmp_path / "none", "-o", output)
+    done = command(tmp_path / "none", "-o", output, "--force")
     assert (done.returncode, done.stderr.count("not a dataset")) == (2, 1)
     folder = tmp_path / "one"
     export(folder, GUIDES / "batch32.ttmem")
-    done = command(folder, "-o", output, "--reports", tmp_path / "missing")
+    done = command(folder, "-o", output, "--force", "--reports", tmp_path / "missing")
     assert (done.returncode, done.stderr) == (2, f"ttmem: {tmp_path}/missing: not a folder with reports\n")
     assert output.read_text() == "earlier"
     done = command(folder, "-o", tmp_path / "no folder" / "page.html")
@@ -323,7 +350,7 @@ def test_errors_keep_the_earlier_page(tmp_path: Path) -> None:
         done.stderr.endswith(": cannot write the page: No such file or directory\n"),
     ) == (2, True)
     (tmp_path / "folder").mkdir()
-    done = command(folder, "-o", tmp_path / "folder")
+    done = command(folder, "-o", tmp_path / "folder", "--force")
     assert (done.returncode, done.stderr.count("cannot write the page")) == (2, 1)
     assert not list(tmp_path.glob(".ttmem-*"))
     assert command(folder).returncode == 2

@@ -23,6 +23,7 @@ __all__ = [
     "Usage",
     "Watch",
     "__version__",
+    "check_output",
     "export",
     "load",
     "memory_size",
@@ -30,6 +31,7 @@ __all__ = [
     "tracker_settings",
     "tt_memory_profiler",
     "ttmem",
+    "write_output",
 ]
 
 __version__: str
@@ -241,6 +243,24 @@ def ttmem(words: list[str], again: list[str]) -> int:
 
 def tt_memory_profiler(words: list[str], again: list[str]) -> int:
     """Runs the command `tt-memory-profiler`; returns its exit code."""
+
+def check_output(path: str, *, force: bool) -> None:
+    """Checks that a command may write a file.
+
+    Raises:
+        Error: The file exists, ttmem did not write it, and `force` is not set. Or it is a log, a recording
+            or a profile.
+
+    """
+
+def write_output(path: str, content: str, *, force: bool) -> None:
+    """Checks and writes a file. If that fails, an existing file stays as it was.
+
+    Raises:
+        Error: As for `check_output`.
+        OSError: The file cannot be written.
+
+    """
 
 class _Settings(TypedDict):
     enabled: bool

@@ -29,6 +29,17 @@ pub fn memory_size(text: &str) -> Result<u64, String> {
     text.parse().map(|ttmem::query::MemorySize(bytes)| bytes)
 }
 
+/// Checks that a command may write a file: that it does not exist, is an earlier output of ttmem, or may be replaced
+/// because of `force`. A log, recording or profile is never replaced.
+pub fn check_output(path: &Path, force: bool) -> ttmem::Result<()> {
+    replacing::Output::at(path, force, &[] as &[&str]).map(drop)
+}
+
+/// Checks and writes a file. If that fails, an existing file stays as it was.
+pub fn write_output(path: &Path, content: &[u8], force: bool) -> ttmem::Result<()> {
+    replacing::Output::at(path, force, &[] as &[&str])?.write(|out| out.write_all(content))
+}
+
 /// Runs the command `ttmem`, or `tt-memory-profiler` if the first word has that name.
 pub fn ttmem(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();

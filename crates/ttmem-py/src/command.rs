@@ -4,10 +4,13 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ttmem_cli::Companion;
+
+use crate::errors::raised;
 
 /// The commands that have a separate program in an archive. The package has them in this module.
 const COMPANIONS: &[Companion] = &[
@@ -33,6 +36,21 @@ pub(crate) fn tt_memory_profiler(py: Python<'_>, words: Vec<OsString>, again: Ve
 #[pyfunction]
 pub(crate) fn memory_size(text: &str) -> PyResult<u64> {
     ttmem_cli::memory_size(text).map_err(PyValueError::new_err)
+}
+
+/// Checks that a command may write a file.
+#[pyfunction]
+#[pyo3(signature = (path, *, force))]
+pub(crate) fn check_output(py: Python<'_>, path: &str, force: bool) -> PyResult<()> {
+    py.detach(|| ttmem_cli::check_output(Path::new(path), force)).map_err(|error| raised(py, error))
+}
+
+/// Checks and writes a file.
+#[pyfunction]
+#[pyo3(signature = (path, content, *, force))]
+pub(crate) fn write_output(py: Python<'_>, path: &str, content: &str, force: bool) -> PyResult<()> {
+    py.detach(|| ttmem_cli::write_output(Path::new(path), content.as_bytes(), force))
+        .map_err(|error| raised(py, error))
 }
 
 fn run(py: Python<'_>, again: Vec<OsString>, command: impl FnOnce() -> u8 + Send) -> u8 {

@@ -16,7 +16,7 @@ mod usage;
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
-    use crate::command::{memory_size, tt_memory_profiler, ttmem};
+    use crate::command::{check_output, memory_size, tt_memory_profiler, ttmem, write_output};
     #[pymodule_export]
     use crate::config::tracker_settings;
     #[pymodule_export]

@@ -11,7 +11,6 @@ import html
 import json
 import os
 import sys
-import tempfile
 import time
 import zlib
 from array import array
@@ -139,23 +138,3 @@ def _planes(values: Sequence[int]) -> tuple[int, Iterable[bytes]]:
     little = numbers.tobytes()
     width = (max(values, default=0).bit_length() + 7) // 8
     return width, (little[plane :: numbers.itemsize] for plane in range(width))
-
-
-def write(path: str, page: Page) -> None:
-    """Writes the page. If that fails, an earlier page stays."""
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, draft = tempfile.mkstemp(prefix=".ttmem-", suffix=".tmp", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text(page))
-        os.chmod(draft, 0o666 & ~_mask())
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
-
-
-def _mask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

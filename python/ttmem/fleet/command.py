@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from ttmem._native import Error, check_output, write_output
 from ttmem._sizes import size_text
 from ttmem.fleet._engines import CLICKHOUSE_SETTINGS, PASSWORD, start, views
 from ttmem.fleet._files import files
@@ -80,6 +81,11 @@ def arguments() -> argparse.ArgumentParser:
         help="the absolute path of the dataset on the server (default: the same path)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help=f"for {REPORT}: the file of the page")
+    force = (
+        f"for {REPORT}: replace an existing file that ttmem did not write; logs, recordings and profiles are "
+        "never replaced"
+    )
+    parser.add_argument("--force", action="store_true", help=force)
     parser.add_argument(
         "--reports",
         action="append",
@@ -105,7 +111,7 @@ def main(words: Sequence[str]) -> int:
         parser.error(wrong)
     try:
         output = _output(options)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, Error) as error:
         sys.stderr.write(f"ttmem: {_printable(_without_secrets(_reason(error), options.connection))}\n")
         return 2
     except ModuleNotFoundError as error:
@@ -133,8 +139,8 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return "--limit: expected a number of rows, at least 1"
     if options.question in WITH_LABELS and (options.before is None or options.after is None):
         return f"{options.question}: pass two values of a label, such as --label commit --before A --after B"
-    if not is_report and (options.output is not None or options.reports):
-        return f"-o and --reports: only for {REPORT}"
+    if not is_report and (options.output is not None or options.reports or options.force):
+        return f"-o, --force and --reports: only for {REPORT}"
     if options.sql and options.engine == "spark":
         return "--sql: Spark reads lists of files from programs only; use another engine"
     return _wrong_connection(options) or (_wrong_for_report(options) if is_report else None)
@@ -249,9 +255,10 @@ def _started(options: argparse.Namespace) -> Engine:
 
 def _write_page(options: argparse.Namespace) -> str:
     """Writes the page; returns its path, as `ttmem report` prints it."""
-    from ttmem.fleet._page import compose, write
+    from ttmem.fleet._page import compose, text
     from ttmem.fleet._reports import Reports
 
+    check_output(options.output, force=options.force)
     reports = Reports(options.reports)
     folder = os.path.dirname(os.path.abspath(options.output))
     engine = _started(options)
@@ -268,7 +275,7 @@ def _write_page(options: argparse.Namespace) -> str:
     finally:
         engine.close()
     try:
-        write(options.output, page)
+        write_output(options.output, text(page), force=options.force)
     except OSError as error:
         message = f"{options.output}: cannot write the page: {error.strerror or error}"
         raise ValueError(message) from error
