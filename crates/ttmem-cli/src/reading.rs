@@ -75,9 +75,12 @@ pub(crate) fn expanded(inputs: &[&str]) -> Vec<String> {
 /// The recordings of the newest program with several ranks in a folder.
 pub(crate) fn recordings_of_ranks(folder: &str) -> Vec<PathBuf> {
     let found = read::ranks_in(Path::new(folder));
-    if !found.files.is_empty() && found.others > 0 {
-        let others =
-            counted_as(found.others, "recording of another program is", "recordings of other programs are");
+    if !found.files.is_empty() && !found.others.is_empty() {
+        let others = counted_as(
+            found.others.len(),
+            "recording of another program is",
+            "recordings of other programs are",
+        );
         console::note(&format!("{folder}: {others} not included; pass their files to see them"));
     }
     found.files

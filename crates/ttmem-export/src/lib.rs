@@ -7,10 +7,12 @@
 mod arguments;
 mod cells;
 mod dataset;
+mod folder;
 mod rows;
 mod table;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,15 +26,21 @@ use ttmem::{Error, Result, report};
 
 pub use arguments::Request;
 use dataset::Export;
+use folder::Files;
 use rows::Origin;
 
 /// Runs the program with its arguments; returns the exit code.
 pub fn run(words: &[OsString]) -> Result<u8> {
     let request = Request::parse(words)?;
+    check_some_exist(&request.inputs)?;
+    let mut first_error = None;
     let notify = |notice: Notice<'_>| {
         // If standard error is closed, the row in `runs` still has the error.
         let _ = match notice {
-            Notice::Failed(error) => writeln!(io::stderr(), "ttmem: {error}"),
+            Notice::Failed(error) => {
+                first_error.get_or_insert(error.exit_code());
+                writeln!(io::stderr(), "ttmem: {error}")
+            }
             Notice::LeftOut { .. } if request.quiet => Ok(()),
             Notice::LeftOut { folder, count } => {
                 let others =
@@ -60,7 +68,21 @@ pub fn run(words: &[OsString]) -> Result<u8> {
             request.dataset.display()
         );
     }
-    Ok(0)
+    Ok(first_error.filter(|_| done.ranks == 0).unwrap_or_default())
+}
+
+/// An error if there is none of the inputs: their names are wrong, so that a dataset with their runs would be as well.
+fn check_some_exist(inputs: &[String]) -> Result<()> {
+    let mut missing = None;
+    for input in inputs {
+        match fs::symlink_metadata(input) {
+            Err(source) if input != "-" && source.kind() == io::ErrorKind::NotFound => {
+                missing.get_or_insert(Error::Read { path: input.into(), source });
+            }
+            _ => return Ok(()),
+        }
+    }
+    missing.map_or(Ok(()), Err)
 }
 
 /// What was exported.
@@ -153,7 +175,7 @@ impl Exporting<'_> {
                 labels: &request.labels,
                 exported_ns: i64::try_from(now).unwrap_or(i64::MAX),
             };
-            let (files, count) = files_of(&source.input);
+            let Files { files, left_out: count } = Files::of(&source.input);
             if count > 0 {
                 (self.notify)(Notice::LeftOut { folder: &source.input, count });
             }
@@ -199,21 +221,6 @@ impl Exporting<'_> {
         }
         Ok(())
     }
-}
-
-/// The files of an input: a folder of snapshots stands for the snapshots in it, and a folder of recordings for those of the
-/// newest program with several ranks. Returns the number of other recordings as well.
-fn files_of(input: &str) -> (Vec<String>, usize) {
-    let mut found = read::snapshots_in(Path::new(input));
-    let mut others = 0;
-    if found.is_empty() {
-        let ranks = read::ranks_in(Path::new(input));
-        (found, others) = (ranks.files, ranks.others);
-    }
-    if found.is_empty() {
-        return (vec![input.to_owned()], 0);
-    }
-    (found.into_iter().map(|path| path.to_string_lossy().into_owned()).collect(), others)
 }
 
 impl Source {

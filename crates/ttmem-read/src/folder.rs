@@ -135,8 +135,8 @@ pub fn snapshots_in(folder: &Path) -> Vec<PathBuf> {
 pub struct RankFiles {
     /// The recordings, by rank.
     pub files: Vec<PathBuf>,
-    /// The number of other recordings in the folder.
-    pub others: usize,
+    /// The other recordings in the folder.
+    pub others: Vec<PathBuf>,
 }
 
 /// The recordings of the newest program with several ranks in a folder without a report; none if the folder has only
@@ -154,9 +154,9 @@ pub fn ranks_in(folder: &Path) -> RankFiles {
     let recordings =
         reports.iter().map(|report| folder.join(report.file)).filter(|path| !has_report_of(path));
     let launched: Vec<Launched> = recordings.filter_map(|path| Launched::read(&path)).collect();
-    let all = launched.len();
+    let all: Vec<PathBuf> = launched.iter().map(|one| one.path.clone()).collect();
     let files = of_newest_program(launched);
-    RankFiles { others: all - files.len(), files }
+    RankFiles { others: all.into_iter().filter(|path| !files.contains(path)).collect(), files }
 }
 
 /// How a recording was launched.

@@ -18,7 +18,8 @@ Examples:
 Each input is a run named after it, unless --run is given. An input that was exported before is replaced. An input that
 cannot be read is a row of the table `runs` with its error. docs/fleet.md describes the tables.
 
-Exit codes: 0 success, even if some inputs could not be read; 2 wrong usage, or the dataset could not be written.";
+Exit codes: 0 success, even if some inputs could not be read; 2 wrong usage, or the dataset could not be written. If no input
+could be read, the code of the first error (2, or 4 for no memory data).";
 
 /// `ttmem export`
 #[derive(Debug, Args)]

@@ -76,3 +76,28 @@ fn a_folder_of_snapshots_is_one_run() {
     assert!(files[0].ends_with("rank0.pickle.gz") && files[1].ends_with("rank1.pickle.gz"), "{files:?}");
     assert!(!rows(&dataset, "tensors").is_empty());
 }
+
+#[test]
+fn every_file_in_a_folder_is_exported() {
+    let folder = TempDir::new().unwrap();
+    let (inputs, dataset) = (folder.path().join("mixed"), folder.path().join("fleet"));
+    fs::create_dir(&inputs).unwrap();
+    fs::copy(corpus("tt_log/vae-decoder.log"), inputs.join("a.log")).unwrap();
+    fs::copy(corpus("tt_log/info-only.log"), inputs.join("b.txt")).unwrap();
+    // Recordings of two programs.
+    fs::copy(corpus("guides/batch32.ttmem"), inputs.join("c.ttmem")).unwrap();
+    fs::copy(corpus("guides/batch256.ttmem"), inputs.join("d.ttmem")).unwrap();
+    fs::copy(corpus("torch_snapshot/graph_expandable_pools.pickle.gz"), inputs.join("e.pickle.gz")).unwrap();
+    fs::write(inputs.join("f.log"), "nothing").unwrap();
+    fs::write(inputs.join("notes.txt"), "nothing").unwrap();
+    let output = export(&dataset, &["--", inputs.to_str().unwrap()]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("f.log: ") && message.contains("exported 5 ranks from 1 input"), "{message}");
+    let found = rows(&dataset, "runs");
+    assert_eq!(of_column(&found, "run"), ["mixed"; 6]);
+    let names = found.iter().map(|row| Path::new(&row["file"]).file_name().unwrap().to_str().unwrap());
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a.log", "b.txt", "c.ttmem", "d.ttmem", "e.pickle.gz", "f.log"]);
+    assert_eq!(found.iter().filter(|row| row.contains_key("error")).count(), 1);
+}

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use ttmem::query::{Named, Request, summary};
 use ttmem::read;
 
-use super::{corpus, export, files, root, rows};
+use super::{corpus, export, files, program, root, rows, runs};
 
 /// Files of the corpus of several formats that can be read.
 fn readable() -> Vec<String> {
@@ -137,4 +137,24 @@ fn an_input_that_cannot_be_read_is_a_row_with_its_error() {
     assert!(!failed[0].contains_key("peak_bytes"));
     assert!(runs.iter().all(|row| row["run"] == "a/b 1"));
     assert!(files(folder.path()).iter().all(|file| file.contains("/run=a%2Fb%201/")));
+}
+
+#[test]
+fn an_export_without_anything_to_read_fails() {
+    let folder = TempDir::new().unwrap();
+    let dataset = folder.path().join("fleet");
+    // Wrong names leave no run.
+    let output = program(&dataset, &["--", "/nonexistent.log", "/nonexistent2.log"]).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.starts_with("ttmem: cannot read /nonexistent.log"), "{message}");
+    assert!(!dataset.exists());
+    // A broken file is a row.
+    let broken = folder.path().join("broken.log");
+    fs::write(&broken, "nothing").unwrap();
+    for (words, code) in [(&[][..], 2), (&[corpus("tt_log/vae-decoder.log")][..], 0)] {
+        let output = program(&dataset, &["--", broken.to_str().unwrap()]).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(runs(&dataset).iter().filter(|run| *run == "broken").count(), 1);
+    }
 }

@@ -150,7 +150,7 @@ fn the_outlier_is_first() {
     assert_eq!(labels, ["2", "1", "3", "0"]);
     // The folder stands for these files.
     let ranks = read::ranks_in(folder.path());
-    assert_eq!((ranks.files, ranks.others), (paths.clone(), 0));
+    assert_eq!((ranks.files, ranks.others), (paths.clone(), Vec::new()));
     fs::rename(&paths[3], folder.path().join("copy.ttmem")).unwrap();
     let ranks = read::ranks_in(folder.path());
     assert_eq!((ranks.files.len(), ranks.files[3].file_name().unwrap().to_str()), (4, Some("copy.ttmem")));
