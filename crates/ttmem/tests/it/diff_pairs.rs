@@ -178,11 +178,21 @@ struct Training {
     lags: bool,
     /// Whether the mask is made before the input.
     swaps: bool,
+    /// The script.
+    script: &'static str,
 }
 
 impl Default for Training {
     fn default() -> Self {
-        Self { activation: 4 * MIB, weight: 2 * MIB, layers: 3, keeps: false, lags: false, swaps: false }
+        Self {
+            activation: 4 * MIB,
+            weight: 2 * MIB,
+            layers: 3,
+            keeps: false,
+            lags: false,
+            swaps: false,
+            script: "/home/me/train.py",
+        }
     }
 }
 
@@ -195,9 +205,9 @@ const INPUT: usize = 4;
 const MASK: usize = 5;
 const BACKWARD: usize = 6;
 
-fn stacks() -> Vec<Py> {
+fn stacks(script: &str) -> Vec<Py> {
     let at = |library: Option<(&str, &str, u32)>, name: &str, line: u32| {
-        let user = (name, "/home/me/train.py", line);
+        let user = (name, script, line);
         frames(&library.into_iter().chain([user]).collect::<Vec<_>>())
     };
     let modules = "/lib/python3.12/site-packages/torch/nn/modules";
@@ -228,7 +238,7 @@ impl Training {
                 allocator.free(address, false, BACKWARD);
             }
         }
-        let snapshot = Snapshot::of(&allocator, &stacks(), torch::Options::default());
+        let snapshot = Snapshot::of(&allocator, &stacks(self.script), torch::Options::default());
         let peak = allocator.events.iter().map(|event| event.levels.allocated).max().unwrap();
         Made { profile: opened("snapshot.pickle", &snapshot.pickle()), peak }
     }
@@ -315,4 +325,16 @@ fn a_snapshot_with_swapped_operations() {
     let operations = rank.operations;
     assert_eq!((operations.added, operations.removed, operations.reordered), (0, 0, 3));
     assert_eq!(pool(&rank).explained_per_bank, 0);
+}
+
+/// Another checkout, a renamed script, and both together with a change.
+#[test]
+fn a_snapshot_of_another_checkout() {
+    for script in ["/builds/17/repo/train.py", r"D:\a\repo\train.py", "/home/me/train_v2.py"] {
+        let rank = snapshots(Training { script, ..Training::default() });
+        assert_eq!((&*rank.verdict, rank.changes), ("No differences.", Vec::new()), "{script}");
+        let rank = snapshots(Training { activation: 8 * MIB, script, ..Training::default() });
+        assert_eq!(first(&rank), ("resized".into(), "4.0 MiB → 8.0 MiB"));
+        assert_eq!((rank.operations.added, rank.operations.removed), (0, 0), "{script}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Finds the steps of two ranks that correspond.
 //!
 //! A step is identified by its operation's name, location and enclosing module, but not by shapes, which change with the
-//! batch size. Deallocations are left out: they are the ends of tensors. Three passes find the corresponding steps:
+//! batch size. Files of two checkouts have the same location. Deallocations are left out: they are the ends of tensors. Three passes find the corresponding steps:
 //!
 //! 1. those with equal texts, in order;
 //! 2. between them, those with equal texts apart from digits, in order: inserting a line changes the line numbers after it;
@@ -16,9 +16,10 @@ use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, Token};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
-use ttmem_model::{OpId, ScopeId, Step};
+use ttmem_model::{OpId, ScopeId, Step, StrId};
 
 use super::common::{common, table_words};
+use super::locations::Locations;
 use super::{Both, MANY_STEPS, Side};
 use crate::threads::both;
 
@@ -41,19 +42,27 @@ pub struct Alignment {
     pub reordered: Vec<Both<Step>>,
     /// The steps without a corresponding one.
     pub unmatched: Both<Vec<Step>>,
+    /// The texts of locations.
+    pub(super) locations: Both<Locations>,
 }
 
 impl Alignment {
     /// The alignment of two ranks.
     pub fn of(sides: &Both<Side<'_>>) -> Self {
         let is_large = sides.before.rank.steps.len() > MANY_STEPS;
-        let (before, after) = both(is_large, || Steps::of(sides.before), || Steps::of(sides.after));
+        let locations = Locations::of(sides.map(|side| side.profile));
+        let (before, after) = both(
+            is_large,
+            || Steps::of(sides.before, &locations.before),
+            || Steps::of(sides.after, &locations.after),
+        );
         let lists = Both { before, after };
         // The algorithm prefers the first side in ambiguous cases.
-        match lists.before.cmp(&lists.after) {
+        let alignment = match lists.before.cmp(&lists.after) {
             Ordering::Greater => align(&lists.swapped()).swapped(),
             Ordering::Less | Ordering::Equal => align(&lists),
-        }
+        };
+        Self { locations, ..alignment }
     }
 
     fn swapped(self) -> Self {
@@ -61,6 +70,7 @@ impl Alignment {
             pairs: self.pairs.swapped(),
             reordered: self.reordered.into_iter().map(Both::swapped).collect(),
             unmatched: self.unmatched.swapped(),
+            locations: self.locations.swapped(),
         }
     }
 }
@@ -76,7 +86,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(side: Side<'_>) -> Self {
+    fn of(side: Side<'_>, locations: &Locations) -> Self {
         let mut steps = Self::default();
         let mut known: FxHashMap<(OpId, Option<ScopeId>), [u64; 2]> = FxHashMap::default();
         for (step, op) in (0..).zip(side.rank.steps.op.iter().copied()) {
@@ -84,7 +94,8 @@ impl Steps {
                 continue;
             }
             let scope = scope_of(side, step);
-            let [exact, similar] = *known.entry((op, scope)).or_insert_with(|| hashes(side, op, scope));
+            let [exact, similar] =
+                *known.entry((op, scope)).or_insert_with(|| hashes(side, op, scope, locations));
             steps.exact.push(exact);
             steps.similar.push(similar);
             steps.step.push(step);
@@ -101,10 +112,14 @@ fn scope_of(side: Side<'_>, step: Step) -> Option<ScopeId> {
 }
 
 /// The hashes of the texts of an operation, with and without digits.
-pub(super) fn hashes(side: Side<'_>, op: OpId, scope: Option<ScopeId>) -> [u64; 2] {
+pub(super) fn hashes(side: Side<'_>, op: OpId, scope: Option<ScopeId>, locations: &Locations) -> [u64; 2] {
+    let text = |id: StrId| side.profile.text(id);
     let scope = scope.and_then(|scope| side.rank.scopes.name.get(scope.index()));
-    let parts = [side.profile.ops.name(op), side.profile.ops.loc(op), scope.copied()];
-    let parts = parts.map(|part| part.map_or("", |id| side.profile.text(id)));
+    let (name, loc) = (side.profile.ops.name(op), side.profile.ops.loc(op));
+    let name = name.map(|name| locations.name(side.profile, name, loc));
+    let loc = loc.map(|loc| locations.text(side.profile, loc));
+    let parts = [name, loc, scope.copied().map(text)];
+    let parts = parts.map(Option::unwrap_or_default);
     [false, true].map(|without_digits| {
         let mut hasher = FxHasher::default();
         for part in parts {
@@ -158,6 +173,7 @@ fn align(lists: &Both<Steps>) -> Alignment {
             before: rest.before.iter().map(|index| lists.before.step[*index]).collect(),
             after: rest.after.iter().map(|index| lists.after.step[*index]).collect(),
         },
+        locations: Both::default(),
     }
 }
 

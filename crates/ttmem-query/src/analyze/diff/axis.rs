@@ -9,6 +9,7 @@ use std::ops::Range;
 use ttmem_model::{Moment, Step};
 
 use super::align::{Alignment, hashes};
+use super::locations::Locations;
 use super::{Both, Side};
 
 /// A deallocation is looked for among this many of the other rank.
@@ -75,7 +76,9 @@ impl Axis {
             before: sorted(alignment.reordered.iter().map(|pair| pair.before).collect()),
             after: sorted(alignment.reordered.iter().map(|pair| pair.after).collect()),
         };
-        let mut builder = Builder { sides: *sides, moved, next: Both::default(), axis: Self::default() };
+        let locations = alignment.locations.as_ref();
+        let mut builder =
+            Builder { sides: *sides, locations, moved, next: Both::default(), axis: Self::default() };
         builder.axis.places.before.reserve_exact(ends.before as usize);
         builder.axis.places.after.reserve_exact(ends.after as usize);
         for (before, after) in alignment.pairs.before.iter().zip(&alignment.pairs.after) {
@@ -112,6 +115,7 @@ impl Axis {
 
 struct Builder<'a> {
     sides: Both<Side<'a>>,
+    locations: Both<&'a Locations>,
     /// The steps with another place, in order.
     moved: Both<Vec<Step>>,
     /// The first step of each rank that has no place yet.
@@ -122,8 +126,8 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// Adds all steps up to two corresponding ones.
     fn gap(&mut self, end: Both<Step>) {
-        let before = unaligned(self.sides.before, self.next.before..end.before);
-        let after = unaligned(self.sides.after, self.next.after..end.after);
+        let before = unaligned(self.sides.before, self.next.before..end.before, self.locations.before);
+        let after = unaligned(self.sides.after, self.next.after..end.after, self.locations.after);
         for pair in in_order(&before, &after) {
             self.alone(pair);
             self.pair();
@@ -172,10 +176,10 @@ struct Unaligned {
     similar: u64,
 }
 
-fn unaligned(side: Side<'_>, steps: Range<Step>) -> Vec<Unaligned> {
+fn unaligned(side: Side<'_>, steps: Range<Step>, locations: &Locations) -> Vec<Unaligned> {
     let of = |step: Step| {
         let op = side.rank.op_id(step).filter(|op| !side.profile.ops.kind(*op).is_reported())?;
-        let [exact, similar] = hashes(side, op, None);
+        let [exact, similar] = hashes(side, op, None, locations);
         Some(Unaligned { step, exact, similar })
     };
     steps.filter_map(of).collect()

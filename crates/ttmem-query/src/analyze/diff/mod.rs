@@ -1,7 +1,7 @@
 //! Compares two ranks by meaning: which steps and tensors correspond, and how the corresponding ones differ.
 //!
-//! `align` finds corresponding steps by their operation, location and module, `tensors` the tensors they allocate, and
-//! `changes` classifies the differences and computes their effect on the peak of each pool. `overlaps` finds which tensors
+//! `align` finds corresponding steps by their operation, location and module (`locations`: the files of two checkouts have other
+//! paths), `tensors` the tensors they allocate, and `changes` classifies the differences and computes their effect on the peak of each pool. `overlaps` finds which tensors
 //! at the peak changed ones were never live together with, and `axis` puts the steps of both ranks on one axis.
 //!
 //! The result of comparing A with B is the mirror image of comparing B with A: the sides are put into a canonical order
@@ -11,6 +11,7 @@ mod align;
 mod axis;
 mod changes;
 mod common;
+mod locations;
 mod overlaps;
 mod tensors;
 
