@@ -53,6 +53,8 @@ pub(crate) fn open_both(files: [&str; 2], format: Option<&str>) -> Result<[Profi
 pub(crate) struct Opened {
     /// The profiles of the files that could be read.
     pub profiles: Vec<Profile>,
+    /// The files that could not be read, with the errors.
+    pub unreadable: Vec<(String, String)>,
     /// 0, or the exit code for the first file that could not be read.
     pub exit_code: u8,
 }
@@ -95,13 +97,14 @@ pub(crate) fn open_each<F: AsRef<str>>(
     if files.iter().filter(|file| file.as_ref() == "-").count() > 1 {
         return Err(Error::Usage("standard input can be read only once; pass `-` once".into()));
     }
-    let mut opened = Opened { profiles: Vec::new(), exit_code: 0 };
+    let mut opened = Opened { profiles: Vec::new(), unreadable: Vec::new(), exit_code: 0 };
     for file in files {
         match open(file.as_ref()) {
             Ok(profile) => opened.profiles.push(profile),
             Err(error) if files.len() == 1 => return Err(error),
             Err(error) => {
                 console::complain(&error);
+                opened.unreadable.push((file.as_ref().to_owned(), error.to_string()));
                 if opened.exit_code == 0 {
                     opened.exit_code = error.exit_code();
                 }

@@ -67,7 +67,7 @@ pub use answer::{
 };
 pub use check::{
     CheckKind, CheckLimits, CheckRequest, Checked, HeldRow, LimitChecked, Outcome, RankChecked, SourceLine,
-    check,
+    UnreadableFile, check,
 };
 pub use clash::{Clash, ClashLine, ClashPart};
 pub use comparison::{ClassComparison, Comparison};

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ttmem::config::{self, CHECK_FILE};
 use ttmem::model::Profile;
-use ttmem::query::{self, CheckLimits, CheckRequest, Checked, GrowthLimit, Outcome, RunFilter};
+use ttmem::query::{
+    self, CheckLimits, CheckRequest, Checked, GrowthLimit, Outcome, RunFilter, UnreadableFile,
+};
 use ttmem::{Error, Result, read, report};
 
 use crate::replacing::Output;
@@ -127,7 +129,9 @@ pub(crate) fn run(args: &Check) -> Result<u8> {
         baseline = complete(opened.profiles);
     }
     let request = CheckRequest { limits, rank: args.rank.clone(), run: args.run };
-    let answer = query::check(&profiles, &baseline, &request)?;
+    let unreadable = opened.unreadable.into_iter();
+    let unreadable = unreadable.map(|(file, message)| UnreadableFile { file, message }).collect();
+    let answer = query::check(&profiles, &baseline, &request)?.with_unreadable(unreadable);
     console::warn(&answer.source);
     for baseline in &baseline {
         console::warn_of(&baseline.source.file, &baseline.warnings);

@@ -342,3 +342,20 @@ fn results_are_written_for_junit() {
     assert!(errors.contains("use --force to replace it"), "{errors}");
     said(&[&args[..], &["--force"]].concat(), 1);
 }
+
+#[test]
+fn unreadable_files_are_in_every_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.xml");
+    let args = [VAE, "tt_log/malformed/not-a-log.txt", "-l", "DRAM=50%"];
+    let (out, _) = said(&[&args[..], &["--junit", path.to_str().unwrap(), "--github"]].concat(), 2);
+    assert!(out.contains("The limit holds. 1 file could not be read."), "{out}");
+    assert!(out.contains("\n::error title=Memory limits of tt_log/malformed/not-a-log.txt::"), "{out}");
+    insta::assert_snapshot!("check-junit-unreadable", fs::read_to_string(&path).unwrap());
+    let (markdown, _) = said(&[&args[..], &["--markdown"]].concat(), 2);
+    assert!(markdown.contains("not-a-log.txt: "), "{markdown}");
+    let (json, _) = said(&[&args[..], &["--json"]].concat(), 2);
+    let answer: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&answer["result"], answer["passed"].as_u64()), (&"unknown".into(), Some(1)));
+    assert_eq!(answer["unreadable"][0]["file"], "tt_log/malformed/not-a-log.txt");
+}

@@ -59,6 +59,31 @@ pub struct Checked {
     pub baseline: Option<DiffSource>,
     /// The ranks, the worst first.
     pub ranks: Vec<RankChecked>,
+    /// The files that could not be read.
+    pub unreadable: Vec<UnreadableFile>,
+}
+
+/// A file that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnreadableFile {
+    /// The file.
+    pub file: String,
+    /// The error.
+    pub message: String,
+}
+
+impl Checked {
+    /// Adds files that could not be read, which is not a success.
+    #[must_use]
+    pub fn with_unreadable(mut self, files: Vec<UnreadableFile>) -> Self {
+        if !files.is_empty() {
+            self.result = self.result.max(Outcome::Unknown);
+            let unreadable = counted(files.len(), "file");
+            self.verdict = format!("{} {unreadable} could not be read.", self.verdict);
+        }
+        self.unreadable.extend(files);
+        self
+    }
 }
 
 /// The result of a limit. The order is from good to bad.
@@ -189,6 +214,7 @@ fn answer(source: SourceSummary, baseline: &[Profile], ranks: Vec<RankChecked>) 
         failed,
         unknown,
         source,
+        unreadable: Vec::new(),
         baseline: baseline.first().map(|first| DiffSource {
             file: file_of(baseline, &first.source.file),
             format: first.source.format.clone(),

@@ -10,13 +10,14 @@ use ttmem_query::words::{brief, one_line};
 use ttmem_query::{Checked, LimitChecked, Outcome, SourceLine};
 
 use super::{label, row_size, sentence};
+use crate::name_of_file;
 
 /// Rows of the memory in a message.
 const MAX_ROWS: usize = 3;
 /// Characters of a message. GitHub cuts longer ones.
 const MAX_MESSAGE: usize = 4000;
 
-/// Writes an annotation for each limit that does not hold. It is attached to a source line if the line is in `root`, the
+/// Writes an annotation for each limit that does not hold, and for each file that could not be read. It is attached to a source line if the line is in `root`, the
 /// folder of the repository.
 pub fn check_github(answer: &Checked, root: &Path, out: &mut dyn Write) -> io::Result<()> {
     for rank in &answer.ranks {
@@ -29,6 +30,10 @@ pub fn check_github(answer: &Checked, root: &Path, out: &mut dyn Write) -> io::R
                 .map_or_else(String::new, |(file, line)| format!("file={},line={line},", property(&file)));
             writeln!(out, "::error {line}{title}::{}", data(&brief(&message(limit), MAX_MESSAGE)))?;
         }
+    }
+    for file in &answer.unreadable {
+        let title = property(&one_line(&format!("Memory limits of {}", name_of_file(&file.file))));
+        writeln!(out, "::error title={title}::{}", data(&brief(&one_line(&file.message), MAX_MESSAGE)))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! JUnit's XML format, as Jenkins and GitLab read it: a test suite per file, a test case per limit.
 //!
-//! A limit that is exceeded is a `failure`, and one that could not be checked an `error`.
+//! A limit that is exceeded is a `failure`, and one that could not be checked an `error`. So is a file that could not be read.
 //! `python/tests/junit-10.xsd` is the schema.
 
 use std::io::{self, Write};
@@ -15,8 +15,9 @@ use crate::name_of_file;
 pub fn check_junit(answer: &Checked, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(XML)?;
     writeln!(out, "<!-- {MARKER} -->")?;
-    let all = answer.passed + answer.failed + answer.unknown;
-    let (failed, unknown) = (answer.failed, answer.unknown);
+    let unreadable = answer.unreadable.len();
+    let all = answer.passed + answer.failed + answer.unknown + unreadable;
+    let (failed, unknown) = (answer.failed, answer.unknown + unreadable);
     writeln!(
         out,
         "<testsuites name=\"ttmem check\" tests=\"{all}\" failures=\"{failed}\" errors=\"{unknown}\">"
@@ -30,6 +31,13 @@ pub fn check_junit(answer: &Checked, out: &mut dyn Write) -> io::Result<()> {
     for file in files {
         let ranks: Vec<&RankChecked> = answer.ranks.iter().filter(|rank| rank.file == file).collect();
         suite(file, &ranks, out)?;
+    }
+    for file in &answer.unreadable {
+        let (name, message) = (escaped(name_of_file(&file.file)), escaped(&file.message));
+        writeln!(out, "  <testsuite name=\"{name}\" tests=\"1\" failures=\"0\" errors=\"1\">")?;
+        write!(out, "    <testcase classname=\"{name}\" name=\"read\">")?;
+        writeln!(out, "<error type=\"unreadable\" message=\"{message}\">{message}</error></testcase>")?;
+        writeln!(out, "  </testsuite>")?;
     }
     writeln!(out, "</testsuites>")
 }

@@ -214,6 +214,9 @@ pub fn check_markdown(answer: &Checked, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "{}\n", cell(note, MAX_SENTENCE))?;
         }
     }
+    for file in &answer.unreadable {
+        writeln!(out, "{}\n", cell(&file.message, MAX_SENTENCE))?;
+    }
     Ok(())
 }
 
