@@ -75,8 +75,8 @@ pub use device::DeviceKind;
 pub use device_use::DeviceUse;
 pub use diff::{
     AlignedDiff, AlignedOutline, AlignedPool, AlignedRank, ChangeRow, ClassDiff, Diff, DiffRequest,
-    DiffSource, GrowthLimit, MovedFrom, OperationsDiff, OverLimit, OverlapRow, OverlappedTensor,
-    OverlappedTensors, PoolDiff, RankDiff, TensorSide, aligned_diff, diff,
+    DiffSource, GrowthLimit, MovedFrom, OperationsDiff, OutOfMemory, OutOfMemoryDiff, OverLimit, OverlapRow,
+    OverlappedTensor, OverlappedTensors, PoolDiff, RankDiff, TensorSide, UnknownGrowth, aligned_diff, diff,
 };
 pub use expectations::{Expectation, Expectations};
 pub use find::{FindRequest, Found, FoundTensor, find};

@@ -46,7 +46,8 @@ pub fn diff(answer: &Diff, width: usize, top: Option<usize>) -> Text {
 }
 
 fn of_rank(rank: &RankDiff, top: usize, out: &mut Text) {
-    let is_worse = rank.pools.iter().any(|(_, pool)| pool.change_per_bank.is_some_and(|change| change > 0));
+    let grows = rank.pools.iter().any(|(_, pool)| pool.change_per_bank.is_some_and(|change| change > 0));
+    let is_worse = grows || rank.out_of_memory.is_new();
     out.sentence(&rank.verdict, if is_worse { Style::Warning } else { Style::Plain });
     out.blank();
     let mut table = Table::new([

@@ -374,7 +374,7 @@ export type Diff = {
   before: DiffSource,
   /** The second input. */
   after: DiffSource,
-  /** The ranks that both inputs have, the largest growth first. */
+  /** The ranks that both inputs have: first those that only run out of memory in the second one, then the largest growth. */
   ranks: Array<RankDiff>,
   /** The labels of ranks that only the first input has. */
   only_before: Array<string>,
@@ -1115,6 +1115,22 @@ export type OperationsDiff = {
   reordered: number,
 };
 
+/** An out-of-memory error. */
+export type OutOfMemory = {
+  /** The pool; `None` if it is unknown. */
+  pool: string | null,
+  /** The step that failed; `None` if it is unknown. */
+  step: number | null,
+};
+
+/** The out-of-memory error that ended each input. */
+export type OutOfMemoryDiff = {
+  /** That of the first input; `None` if it did not run out of memory. */
+  before: OutOfMemory | null,
+  /** That of the second input. */
+  after: OutOfMemory | null,
+};
+
 /** A change between programs. */
 export type Outside = {
   /** The name of the pool. */
@@ -1339,7 +1355,7 @@ export type PoolDiff = {
   by_class: Array<ClassDiff>,
   /** The number of banks, if both inputs have the same. */
   banks: number | null,
-  /** Whether the pool was only sampled, as the memory of the process is: small differences mean nothing. */
+  /** Whether the pool was only sampled, as the memory of the process is: small differences mean nothing if there are other pools. */
   sampled: boolean,
 };
 
@@ -1481,8 +1497,10 @@ export type Ran = {
 export type RankDiff = {
   /** The label of the rank. */
   rank: string | null,
-  /** One sentence about the most important difference. */
+  /** The most important difference, after an out-of-memory error of one input only. */
   verdict: string,
+  /** The out-of-memory error that ended each input. */
+  out_of_memory: OutOfMemoryDiff,
   /** The pools, by name. */
   pools: Record<string, PoolDiff>,
   /** The operations, without deallocations. */

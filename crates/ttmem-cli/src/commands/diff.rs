@@ -21,10 +21,13 @@ Examples:
 Both files must be of the same kind of device. A recording and a snapshot of PyTorch can be compared.
 A page is a single file that works offline and can be shared.
 
-Exit codes: 0 success; 1 a peak grew by more than --fail-over; 2 wrong usage or unreadable input; 4 no memory data.";
+Exit codes: 0 success; 1 with --fail-over, a peak grew by more, or only AFTER ran out of memory; 2 wrong usage,
+unreadable input, or nothing that can be compared; 4 no memory data.";
 
 /// The exit code if a limit was exceeded.
 const OVER_LIMIT: u8 = 1;
+/// The exit code if a limit could not be checked.
+const UNKNOWN: u8 = 2;
 /// The number of changes on a page, unless another one is given. Programs without anything in common have 100,000.
 const MAX_CHANGES_ON_PAGE: usize = 1000;
 
@@ -48,7 +51,8 @@ pub(crate) struct Diff {
     #[arg(long)]
     pub markdown: bool,
 
-    /// Exit with 1 if the peak of a pool grew by more than this: a size per bank, or a percentage of the peak before.
+    /// Exit with 1 if the peak of a pool grew by more than this (a size per bank, or a percentage of the peak before), or if
+    /// only AFTER runs out of memory.
     #[arg(long, value_name = "LIMIT")]
     pub fail_over: Option<GrowthLimit>,
 
@@ -140,13 +144,38 @@ fn page_file(text: &str) -> Result<PathBuf, String> {
     if is_page { Ok(path) } else { Err("expected a file name that ends with .html".into()) }
 }
 
-/// The exit code of the limit. A pool over it is named on standard error.
+/// The exit code of the limit. A pool over it is named on standard error, and so is one that could not be compared.
 fn check(answer: &Answer, limit: GrowthLimit) -> u8 {
-    let over = answer.over(limit);
-    for pool in &over {
-        let rank = pool.rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
-        let (name, grown) = (pool.pool, report::size(pool.grown_per_bank));
-        console::say(&format!("ttmem: {rank}{name}: the peak grew by {grown}, more than --fail-over allows"));
+    let label = |rank: Option<&str>| rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
+    let (over, unknown) = (answer.over(limit), answer.unknown_growth());
+    let mut is_out_of_memory = false;
+    for rank in answer.newly_out_of_memory() {
+        is_out_of_memory = true;
+        let pool = rank.out_of_memory.after.as_ref().and_then(|error| error.pool.as_deref());
+        let place = pool.map_or_else(String::new, |pool| format!(" in {pool}"));
+        let rank = label(rank.rank.as_deref());
+        console::say(&format!("ttmem: {rank}AFTER runs out of memory{place}, and BEFORE does not"));
     }
-    if over.is_empty() { 0 } else { OVER_LIMIT }
+    for pool in &over {
+        let (rank, name, grown) = (label(pool.rank), pool.pool, report::size(pool.grown_per_bank));
+        let share = match pool.before_per_bank {
+            0 => String::new(),
+            before => format!(" ({})", query::words::percent(pool.grown_per_bank, before)),
+        };
+        console::say(&format!(
+            "ttmem: {rank}{name}: the peak grew by {grown}{share}, more than the limit of {limit}"
+        ));
+    }
+    for pool in &unknown {
+        let which = if pool.is_before { "BEFORE" } else { "AFTER" };
+        let (rank, name) = (label(pool.rank), pool.pool);
+        console::say(&format!(
+            "ttmem: {rank}{name}: {which} does not have the peak, so the limit of {limit} cannot be checked"
+        ));
+    }
+    match (is_out_of_memory || !over.is_empty(), unknown.is_empty()) {
+        (true, _) => OVER_LIMIT,
+        (false, false) => UNKNOWN,
+        (false, true) => 0,
+    }
 }

@@ -263,6 +263,32 @@ fn a_baseline_limits_growth() {
     assert!(errors.contains("--baseline"), "{errors}");
 }
 
+/// An error exceeds the limit, even if the peak before it was lower, and a comparison of nothing is not a success.
+#[test]
+fn a_baseline_is_not_only_about_peaks() {
+    let [fits, fails] = ["guides/fragmentation-ordered.log", "tt_log/oom-fragmentation.log"];
+    let failed = limits(&[fails, "--baseline", fits, "--fail-over", "5%"], 1);
+    assert_eq!((&failed[0]["name"], &failed[0]["result"]), (&"baseline.DRAM".into(), &"failed".into()));
+    assert_eq!(
+        failed[0]["message"],
+        "The program runs out of memory in DRAM, and the baseline does not. The peak before the error shrank by 37.5 MiB \
+         per bank (3.8%), from 985.0 MiB to 947.5 MiB; the limit is 5%."
+    );
+    let same = limits(&[fails, "--baseline", fails], 1);
+    assert!(
+        same[0]["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("The program runs out of memory in DRAM, as the baseline does.")
+    );
+    said(&[fits, "--baseline", fails], 1);
+    let phases = limits(&["guides/phases-grow.log", "--baseline", "guides/phases-flat.log"], 2);
+    assert_eq!((&phases[0]["name"], &phases[0]["result"]), (&"baseline".into(), &"unknown".into()));
+    let sampled = ["memory_profile/threads.json", "--baseline", "memory_profile/server.json"];
+    let sampled = limits(&sampled, 1);
+    assert_eq!((&sampled[0]["name"], &sampled[0]["result"]), (&"baseline.cpu".into(), &"failed".into()));
+}
+
 /// The worst rank is first, and a limit of a pool that only some ranks have applies only to them.
 #[test]
 fn every_rank_is_checked() {

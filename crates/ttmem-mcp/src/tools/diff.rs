@@ -62,7 +62,7 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     let mut structured = json!({
         "a": a.handle, "b": b.handle,
         "before": answer.before, "after": answer.after,
-        "rank": first.rank, "verdict": first.verdict, "pools": pools, "operations": first.operations,
+        "rank": first.rank, "verdict": first.verdict, "out_of_memory": first.out_of_memory, "pools": pools, "operations": first.operations,
         "changes": rows, "cut": cuts,
         "ranks": answer.ranks.iter().take(MAX_RANKS).map(verdict).collect::<Vec<Value>>(),
         "only_before": answer.only_before, "only_after": answer.only_after,

@@ -4,7 +4,7 @@ use ttmem_model::{Error, Profile, Rank, Result};
 
 use super::{CheckKind, CheckRequest, HeldRow, LimitChecked, Outcome, RankChecked, SourceLine};
 use crate::about::Extent;
-use crate::diff::{ChangeRow, DiffRequest, GrowthLimit, PoolDiff, RankDiff, diff};
+use crate::diff::{ChangeRow, DiffRequest, GrowthLimit, PoolDiff, RankDiff, compared, diff_or_nothing};
 use crate::words::{percent, size};
 
 /// The number of changes that explain a growth.
@@ -13,7 +13,7 @@ const MAX_CHANGES: usize = 5;
 /// Without a limit, every growth exceeds it.
 const NO_GROWTH: GrowthLimit = GrowthLimit::Bytes(0);
 
-/// Adds a limit for each pool of the baseline, except those that were only sampled.
+/// Adds a limit for each pool of the baseline. Pools that were only sampled are left out if there are others.
 pub(super) fn add(
     befores: &[Profile],
     profiles: &[Profile],
@@ -92,7 +92,7 @@ fn compare(
     checked: &mut [RankChecked],
 ) -> Result<()> {
     let limit = request.limits.fail_over.unwrap_or(NO_GROWTH);
-    let found = diff(before, after, &DiffRequest { rank: request.rank.clone(), top: None })?;
+    let found = diff_or_nothing(before, after, &DiffRequest { rank: request.rank.clone(), top: None })?;
     let is_single = found.ranks.len() == 1 && checked.len() == 1;
     for rank in &found.ranks {
         let same = |checked: &&mut RankChecked| is_single || checked.rank == rank.rank;
@@ -105,8 +105,33 @@ fn compare(
 }
 
 fn of_rank(rank: &RankDiff, limit: GrowthLimit) -> Vec<LimitChecked> {
-    let pools = rank.pools.iter().filter(|(_, pool)| !pool.sampled);
-    pools.map(|(name, pool)| of_pool(rank, name, pool, limit)).collect()
+    let mut limits: Vec<LimitChecked> =
+        compared(&rank.pools.0).map(|(name, pool)| of_pool(rank, name, pool, limit)).collect();
+    let has_limit = |pool: &str| limits.iter().any(|limit| limit.pool.as_deref() == Some(pool));
+    if let Some(error) = rank.out_of_memory.after.as_ref()
+        && !error.pool.as_deref().is_some_and(has_limit)
+    {
+        let message = ran_out(rank, error.pool.as_deref());
+        let pool = error.pool.clone();
+        limits.push(LimitChecked { result: Outcome::Failed, pool, ..unknown("baseline", limit, message) });
+    }
+    if limits.is_empty() {
+        let message =
+            "Neither the input nor the baseline has the peak of a pool, so nothing can be compared.";
+        limits.push(unknown("baseline", limit, message.into()));
+    }
+    limits
+}
+
+/// A sentence about the error that ended the program.
+fn ran_out(rank: &RankDiff, pool: Option<&str>) -> String {
+    let place = pool.map_or_else(String::new, |pool| format!(" in {pool}"));
+    let baseline = match &rank.out_of_memory.before {
+        None => ", and the baseline does not",
+        Some(before) if before.pool.as_deref() == pool => ", as the baseline does",
+        Some(_) => "",
+    };
+    format!("The program runs out of memory{place}{baseline}.")
 }
 
 fn of_pool(rank: &RankDiff, name: &str, pool: &PoolDiff, limit: GrowthLimit) -> LimitChecked {
@@ -120,7 +145,10 @@ fn of_pool(rank: &RankDiff, name: &str, pool: &PoolDiff, limit: GrowthLimit) -> 
     };
     let extent = Extent::of(name, pool.banks);
     let grown = u64::try_from(change).unwrap_or(0);
-    let is_exceeded = limit.is_exceeded(grown, before);
+    let has_run_out =
+        rank.out_of_memory.after.as_ref().is_some_and(|error| error.pool.as_deref() == Some(name));
+    let is_over = limit.is_exceeded(grown, before);
+    let is_exceeded = is_over || has_run_out;
     let share =
         if before == 0 { String::new() } else { format!(" ({})", percent(change.unsigned_abs(), before)) };
     let changed = match change {
@@ -134,7 +162,7 @@ fn of_pool(rank: &RankDiff, name: &str, pool: &PoolDiff, limit: GrowthLimit) -> 
             size(after)
         ),
     };
-    let than = if is_exceeded { ", more than the limit of " } else { "; the limit is " };
+    let than = if is_over { ", more than the limit of " } else { "; the limit is " };
     let causes: Vec<&ChangeRow> = rank
         .changes
         .iter()
@@ -143,7 +171,11 @@ fn of_pool(rank: &RankDiff, name: &str, pool: &PoolDiff, limit: GrowthLimit) -> 
         .collect();
     LimitChecked {
         result: if is_exceeded { Outcome::Failed } else { Outcome::Passed },
-        message: format!("The peak of {name} {changed}{than}{limit}."),
+        message: if has_run_out {
+            format!("{} The peak before the error {changed}{than}{limit}.", ran_out(rank, Some(name)))
+        } else {
+            format!("The peak of {name} {changed}{than}{limit}.")
+        },
         pool: Some(name.to_owned()),
         of: Some(extent),
         limit_bytes: limit.bytes(before),

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use ttmem_model::MemorySize;
 use ttmem_model::words::size;
 
-use super::Diff;
+use super::outcome::compared;
+use super::{Diff, PoolDiff, RankDiff};
 
 /// How much the peak of a pool may grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +27,19 @@ pub struct OverLimit<'a> {
     pub pool: &'a str,
     /// The growth of its peak.
     pub grown_per_bank: u64,
+    /// The peak before.
+    pub before_per_bank: u64,
+}
+
+/// A pool whose growth is unknown, because only one input has its peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownGrowth<'a> {
+    /// The label of the rank.
+    pub rank: Option<&'a str>,
+    /// The pool.
+    pub pool: &'a str,
+    /// Whether the first input does not have the peak.
+    pub is_before: bool,
 }
 
 impl FromStr for GrowthLimit {
@@ -77,18 +91,38 @@ impl GrowthLimit {
 }
 
 impl Diff {
-    /// The pools whose peak grew by more than a limit. Pools that were only sampled do not count.
+    /// The pools whose peak grew by more than a limit. Sampled pools only count if there are no others.
     pub fn over(&self, limit: GrowthLimit) -> Vec<OverLimit<'_>> {
-        let pools =
-            self.ranks.iter().flat_map(|rank| rank.pools.iter().map(move |(name, pool)| (rank, name, pool)));
-        pools
-            .filter(|(_, _, pool)| !pool.sampled)
-            .filter_map(|(rank, pool, peaks)| {
-                let grown = u64::try_from(peaks.change_per_bank?).ok()?;
-                let is_over = limit.is_exceeded(grown, peaks.before_per_bank?);
-                is_over.then_some(OverLimit { rank: rank.rank.as_deref(), pool, grown_per_bank: grown })
+        let over = |(rank, pool, peaks): (_, _, &PoolDiff)| {
+            let grown_per_bank = u64::try_from(peaks.change_per_bank?).ok()?;
+            let before_per_bank = peaks.before_per_bank?;
+            let is_over = limit.is_exceeded(grown_per_bank, before_per_bank);
+            is_over.then_some(OverLimit { rank, pool, grown_per_bank, before_per_bank })
+        };
+        self.compared().filter_map(over).collect()
+    }
+
+    /// The pools that one input uses, and whose peak in the other one is unknown.
+    pub fn unknown_growth(&self) -> Vec<UnknownGrowth<'_>> {
+        let unknown = self.compared().filter(|(.., peaks)| peaks.is_one_sided());
+        unknown
+            .map(|(rank, pool, peaks)| UnknownGrowth {
+                rank,
+                pool,
+                is_before: peaks.before_per_bank.is_none(),
             })
             .collect()
+    }
+
+    /// The ranks that run out of memory in the second input only.
+    pub fn newly_out_of_memory(&self) -> impl Iterator<Item = &RankDiff> {
+        self.ranks.iter().filter(|rank| rank.out_of_memory.is_new())
+    }
+
+    fn compared(&self) -> impl Iterator<Item = (Option<&str>, &str, &PoolDiff)> {
+        self.ranks.iter().flat_map(|rank| {
+            compared(&rank.pools.0).map(|(name, pool)| (rank.rank.as_deref(), name.as_str(), pool))
+        })
     }
 }
 

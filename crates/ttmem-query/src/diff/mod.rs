@@ -5,12 +5,15 @@
 mod aligned;
 mod groups;
 mod limit;
+mod outcome;
 mod overlaps;
 mod sentences;
 mod side;
 
 pub use aligned::{AlignedDiff, AlignedOutline, AlignedPool, AlignedRank};
-pub use limit::{GrowthLimit, OverLimit};
+pub use limit::{GrowthLimit, OverLimit, UnknownGrowth};
+pub(crate) use outcome::compared;
+pub use outcome::{OutOfMemory, OutOfMemoryDiff};
 pub use overlaps::{OverlapRow, OverlappedTensor, OverlappedTensors};
 
 use serde::Serialize;
@@ -42,7 +45,7 @@ pub struct Diff {
     pub before: DiffSource,
     /// The second input.
     pub after: DiffSource,
-    /// The ranks that both inputs have, the largest growth first.
+    /// The ranks that both inputs have: first those that only run out of memory in the second one, then the largest growth.
     pub ranks: Vec<RankDiff>,
     /// The labels of ranks that only the first input has.
     pub only_before: Vec<String>,
@@ -66,8 +69,10 @@ pub struct DiffSource {
 pub struct RankDiff {
     /// The label of the rank.
     pub rank: Option<String>,
-    /// One sentence about the most important difference.
+    /// The most important difference, after an out-of-memory error of one input only.
     pub verdict: String,
+    /// The out-of-memory error that ended each input.
+    pub out_of_memory: OutOfMemoryDiff,
     /// The pools, by name.
     pub pools: Named<PoolDiff>,
     /// The operations, without deallocations.
@@ -100,7 +105,7 @@ pub struct PoolDiff {
     pub by_class: Vec<ClassDiff>,
     /// The number of banks, if both inputs have the same.
     pub banks: Option<u32>,
-    /// Whether the pool was only sampled, as the memory of the process is: small differences mean nothing.
+    /// Whether the pool was only sampled, as the memory of the process is: small differences mean nothing if there are other pools.
     pub sampled: bool,
 }
 
@@ -227,6 +232,22 @@ fn diff_with<'a, More>(
     request: &DiffRequest,
     more: impl Fn(&Both<Side<'a>>, &Compared, &Changes<'_>, &RankDiff) -> More,
 ) -> Result<(Diff, Vec<More>)> {
+    let found = diff_ranks(before, after, request, more)?;
+    outcome::something_compared(before, after, &found.0)?;
+    Ok(found)
+}
+
+/// Like [`diff`], but also if no rank has anything that can be compared.
+pub(crate) fn diff_or_nothing(before: &Profile, after: &Profile, request: &DiffRequest) -> Result<Diff> {
+    Ok(diff_ranks(before, after, request, |_, _, _, _| ())?.0)
+}
+
+fn diff_ranks<'a, More>(
+    before: &'a Profile,
+    after: &'a Profile,
+    request: &DiffRequest,
+    more: impl Fn(&Both<Side<'a>>, &Compared, &Changes<'_>, &RankDiff) -> More,
+) -> Result<(Diff, Vec<More>)> {
     same_vendor(before, after)?;
     let wanted = |label: Option<&str>| {
         request.rank.as_deref().is_none_or(|rank| label == Some(rank) || (label.is_none() && rank == "0"))
@@ -253,7 +274,7 @@ fn diff_with<'a, More>(
         return Err(Error::NotFound("no rank is in both inputs; `ttmem summary` lists their ranks".into()));
     }
     let growth = |rank: &RankDiff| rank.pools.iter().filter_map(|(_, pool)| pool.change_per_bank).max();
-    ranks.sort_by_key(|(rank, _)| std::cmp::Reverse(growth(rank)));
+    ranks.sort_by_key(|(rank, _)| std::cmp::Reverse((rank.out_of_memory.is_new(), growth(rank))));
     let only_after = others.iter().map(|rank| label(after, rank).unwrap_or("0").to_owned()).collect();
     let (ranks, more) = ranks.into_iter().unzip();
     let (before, after) = (source(before), source(after));
@@ -305,12 +326,14 @@ fn of_rank<'a, More>(
         .filter(|(_, pool)| pool.before_per_bank.is_some() || pool.after_per_bank.is_some())
         .collect();
     let operations = operations(sides, &compared);
-    let verdict = sentences::verdict(&pools, &all, operations);
+    let out_of_memory = OutOfMemoryDiff::of(sides);
+    let verdict = sentences::verdict(&out_of_memory, &pools, &all, operations);
     let label_of = |side: Side<'a>| label(side.profile, side.rank);
     let rank = label_of(sides.before).or_else(|| label_of(sides.after)).map(str::to_owned);
     let changes = all.rows(top.unwrap_or(usize::MAX));
     let further_changes = all.len() - changes.len();
-    let diff = RankDiff { rank, verdict, pools: Named(pools), operations, changes, further_changes };
+    let diff =
+        RankDiff { rank, verdict, out_of_memory, pools: Named(pools), operations, changes, further_changes };
     let more = more(sides, &compared, &all, &diff);
     (diff, more)
 }

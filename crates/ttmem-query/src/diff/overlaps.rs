@@ -1,7 +1,7 @@
 //! The tensors that changed ones overlap at the peak of one input only.
 
 use serde::Serialize;
-use ttmem_model::words::{by_count, counted};
+use ttmem_model::words::{by_count, counted, size};
 
 use super::groups::{Facts, Group};
 use super::sentences;
@@ -69,7 +69,11 @@ pub(super) fn overlaps(facts: &Facts<'_>, group: &Group, name: Option<&str>) -> 
             freed_before: tensors(overlap.freed_before.as_ref()),
             allocated_after: tensors(overlap.allocated_after.as_ref()),
         };
-        row.sentence = sentence(&row, name, group.tensors.len(), input);
+        let all = group.tensors.len();
+        let bytes = if input == In::After { group.size.after } else { group.size.before };
+        let unnamed = name.is_none() && all == 1 && bytes > 0;
+        let subject = unnamed.then(|| of_size(1, bytes));
+        row.sentence = sentence(&row, (name, subject), all, input);
         Some(row)
     };
     Both { before: row(found.before, In::Before), after: row(found.after, In::After) }
@@ -92,10 +96,15 @@ fn overlapped(facts: &Facts<'_>, others: &Others, input: In) -> OverlappedTensor
 }
 
 /// `12 × cache.* are now live at the same time as add.5, which was allocated after some of them were freed.`
-fn sentence(row: &OverlapRow, name: Option<&str>, all: usize, input: In) -> String {
+fn sentence(
+    row: &OverlapRow,
+    (name, subject): (Option<&str>, Option<String>),
+    all: usize,
+    input: In,
+) -> String {
     let tensors = row.tensors;
     let number = if tensors == all { all.to_string() } else { format!("{tensors} of {all}") };
-    let subject = sentences::in_sentence(name, all, &number);
+    let subject = subject.unwrap_or_else(|| sentences::in_sentence(name, all, &number));
     let (are, it) = (by_count(tensors, "is", "are"), by_count(tensors, "it", "some of them"));
     // The tense of the other input.
     let was = |count: usize| match input {
@@ -118,23 +127,35 @@ fn sentence(row: &OverlapRow, name: Option<&str>, all: usize, input: In) -> Stri
     format!("{subject} {are} {change} live at the same time as {who}.")
 }
 
-/// `add.5`, `2 × add.* and 10 others`, `4 tensors`.
+/// `add.5`, `2 × add.* and 10 others`, `4 tensors of 20.0 MiB`, `4 tensors`.
 fn names(others: &OverlappedTensors) -> String {
-    let mut by_name: Vec<(&str, usize)> = Vec::new();
-    for name in others.largest.iter().filter_map(|tensor| tensor.name.as_deref()) {
-        match by_name.iter_mut().find(|(other, _)| *other == name) {
+    names_of(&others.largest, others.tensors)
+}
+
+fn names_of(largest: &[OverlappedTensor], tensors: usize) -> String {
+    let mut alike: Vec<(&OverlappedTensor, usize)> = Vec::new();
+    let is_known = |tensor: &&OverlappedTensor| tensor.name.is_some() || tensor.per_bank.is_some();
+    for tensor in largest.iter().filter(is_known) {
+        let is_same = |other: &OverlappedTensor| {
+            other.name == tensor.name && (tensor.name.is_some() || other.per_bank == tensor.per_bank)
+        };
+        match alike.iter_mut().find(|(other, _)| is_same(other)) {
             Some((_, count)) => *count += 1,
-            None => by_name.push((name, 1)),
+            None => alike.push((tensor, 1)),
         }
     }
-    let rest = others.tensors - by_name.iter().map(|(_, count)| count).sum::<usize>();
-    if by_name.is_empty() {
+    let rest = tensors - alike.iter().map(|(_, count)| count).sum::<usize>();
+    if alike.is_empty() {
         return counted(rest, "tensor");
     }
-    let name = |(name, count): (&str, usize)| {
-        sentences::in_sentence(Some(&brief(name, MAX_NAME)), count, &count.to_string())
+    let name = |(tensor, count): (&OverlappedTensor, usize)| match (&tensor.name, tensor.per_bank) {
+        (None, Some(bytes)) => of_size(count, bytes),
+        (name, _) => {
+            let name = name.as_deref().map(|name| brief(name, MAX_NAME));
+            sentences::in_sentence(name.as_deref(), count, &count.to_string())
+        }
     };
-    let mut names: Vec<String> = by_name.into_iter().map(name).collect();
+    let mut names: Vec<String> = alike.into_iter().map(name).collect();
     if rest > 0 {
         names.push(counted(rest, "other"));
     }
@@ -142,5 +163,37 @@ fn names(others: &OverlappedTensors) -> String {
         Some((last, [])) => last.clone(),
         Some((last, first)) => format!("{} and {last}", first.join(", ")),
         None => String::new(),
+    }
+}
+
+/// `4 tensors of 20.0 MiB`.
+fn of_size(count: usize, bytes: u64) -> String {
+    format!("{} of {}", counted(count, "tensor"), size(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(names: &[(Option<&str>, u64)], tensors: usize) -> String {
+        let tensor = |(name, bytes): &(Option<&str>, u64)| OverlappedTensor {
+            name: name.map(str::to_owned),
+            per_bank: Some(bytes << 20),
+        };
+        names_of(&names.iter().map(tensor).collect::<Vec<_>>(), tensors)
+    }
+
+    #[test]
+    fn tensors_without_a_name_have_their_size() {
+        assert_eq!(named(&[(None, 20), (None, 20), (None, 20)], 3), "3 tensors of 20.0 MiB");
+        assert_eq!(
+            named(&[(None, 20), (None, 8)], 4),
+            "1 tensor of 20.0 MiB, 1 tensor of 8.0 MiB and 2 others"
+        );
+        assert_eq!(
+            named(&[(Some("add.5"), 20), (Some("add.5"), 8), (None, 8)], 3),
+            "2 × add.5 and 1 tensor of 8.0 MiB"
+        );
+        assert_eq!(named(&[], 4), "4 tensors");
     }
 }

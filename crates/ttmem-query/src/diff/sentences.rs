@@ -3,6 +3,7 @@
 use ttmem_model::words::size;
 
 use super::groups::{Changes, Facts, Group, Key};
+use super::outcome::{OutOfMemoryDiff, compared};
 use super::side::Shown;
 use super::{ChangeRow, OperationsDiff, PoolDiff, TensorSide};
 use crate::analyze::diff::{Both, ChangeKind};
@@ -11,6 +12,9 @@ use crate::words::{percent, shape};
 
 /// The names of this many tensors are compared to find their pattern.
 const NAMES: usize = 1000;
+const NO_DIFFERENCES: &str = "No differences.";
+/// What snapshots call an allocation without a stack, which is not a name.
+const ALLOCATION: &str = "alloc";
 
 /// Which tensors a group has.
 pub(super) fn title(facts: &Facts<'_>, key: &Key<'_>, group: &Group) -> String {
@@ -70,7 +74,7 @@ fn called<'a>(side: &Shown<'a>) -> Option<(Called, &'a str)> {
         (Called::Name, side.name.filter(is_name)),
         (Called::Module, side.made_in),
         (Called::Location, side.loc()),
-        (Called::Operation, side.op()),
+        (Called::Operation, side.op().filter(|op| *op != ALLOCATION)),
         (Called::Name, side.name),
     ];
     names.into_iter().find_map(|(called, name)| Some((called, name?)))
@@ -180,18 +184,28 @@ fn arrow(before: Option<String>, after: Option<String>) -> String {
 /// The pool whose peak has changed most.
 pub(super) fn most_changed(pools: &[(String, PoolDiff)]) -> Option<&(String, PoolDiff)> {
     let is_other = |pool: &PoolDiff| pool.change_per_bank.is_some_and(|change| change != 0);
-    let others = pools.iter().filter(|(_, pool)| !pool.sampled && is_other(pool));
+    let others = compared(pools).filter(|(_, pool)| is_other(pool));
     others.max_by_key(|(_, pool)| pool.change_per_bank.map(i64::unsigned_abs))
 }
 
-/// One sentence about the most important difference.
+/// An out-of-memory error of one input only, and a sentence about the most important difference.
 pub(super) fn verdict(
+    out_of_memory: &OutOfMemoryDiff,
     pools: &[(String, PoolDiff)],
     changes: &Changes<'_>,
     operations: OperationsDiff,
 ) -> String {
+    let difference = difference(pools, changes, operations);
+    match out_of_memory.sentence() {
+        Some(error) if difference == NO_DIFFERENCES => error,
+        Some(error) => format!("{error} {difference}"),
+        None => difference,
+    }
+}
+
+fn difference(pools: &[(String, PoolDiff)], changes: &Changes<'_>, operations: OperationsDiff) -> String {
     let Some((name, pool)) = most_changed(pools) else {
-        return unchanged(changes, operations);
+        return unchanged(pools, changes, operations);
     };
     let (change, before) = (pool.change_per_bank.unwrap_or(0), pool.before_per_bank.unwrap_or(0));
     let verb = if change > 0 { "grew" } else { "shrank" };
@@ -206,13 +220,19 @@ pub(super) fn verdict(
     text + "."
 }
 
-fn unchanged(changes: &Changes<'_>, operations: OperationsDiff) -> String {
+fn unchanged(pools: &[(String, PoolDiff)], changes: &Changes<'_>, operations: OperationsDiff) -> String {
     let moved = operations.added + operations.removed + operations.reordered;
-    match (changes.rows(1).first(), moved) {
-        (None, 0) => "No differences.".into(),
+    let row = changes.rows(1).into_iter().next();
+    if let Some((name, pool)) = compared(pools).find(|(_, pool)| pool.is_one_sided()) {
+        let which = if pool.before_per_bank.is_none() { "BEFORE" } else { "AFTER" };
+        let change = row.map_or_else(String::new, |row| format!("; {}", largest(&row)));
+        return format!("{which} does not have the peak of {name}, so it cannot be compared{change}.");
+    }
+    match (row, moved) {
+        (None, 0) => NO_DIFFERENCES.into(),
         (None, _) => "The peaks and all tensors are the same; only operations differ.".into(),
         (Some(row), _) => {
-            format!("The peaks are the same; {}.", largest(row))
+            format!("The peaks are the same; {}.", largest(&row))
         }
     }
 }
