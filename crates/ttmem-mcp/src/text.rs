@@ -17,11 +17,17 @@ pub(crate) fn plain(text: &str) -> String {
     brief(&line, MAX_NAME)
 }
 
+/// A sentence of a summary, in one line.
+pub(crate) fn sentence(text: &str) -> String {
+    brief(&text.replace(char::is_control, " "), 400)
+}
+
 /// The result of a rank in a line. A lower bound is called one.
 pub(crate) fn verdict(rank: &RankSummary) -> String {
     let peak = AboutPeak::of(rank);
     let failure = rank.oom.as_ref().map(|oom| oom.statement.headline.as_str());
-    let line = report::headline(peak.as_ref(), failure.or(rank.ended_by.as_deref()));
+    let ended = rank.ended_by.as_deref().map(|ended| format!("{}.", ended.trim_end_matches('.')));
+    let line = report::headline(peak.as_ref(), failure.or(ended.as_deref()));
     let pool = rank.peak.as_ref().and_then(|peak| rank.pools.get(&peak.pool));
     match pool {
         _ if line.is_empty() => "No memory pools.".to_owned(),
@@ -109,7 +115,7 @@ pub(crate) fn tensor(tensor: &LiveTensor) -> String {
 
 /// The caveats as lines.
 pub(crate) fn caveats(all: &[String]) -> Vec<String> {
-    let shown = |text: &String| format!("Caveat: {}", brief(&text.replace(char::is_control, " "), 400));
+    let shown = |text: &String| format!("Caveat: {}", sentence(text));
     all.iter().map(shown).collect()
 }
 

@@ -33,7 +33,11 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     let retains = |part: &&Ran| part.retained_per_call_bytes.is_some_and(|bytes| bytes > 0) && part.calls > 1;
     let parts: Vec<&Ran> = rank.ran.iter().filter(retains).collect();
     if let Some(growth) = &rank.growth {
-        response.line(format!("- {}", crate::text::plain(&growth.statement.headline)));
+        let headline = &growth.statement.headline;
+        // Suggestions about growth begin with it.
+        if !growing.iter().any(|found| found.message.starts_with(headline.as_str())) {
+            response.line(format!("- {}", crate::text::sentence(headline)));
+        }
         response.lines.extend(growth.notes.iter().map(|note| format!("- {note}")));
         response.lines.extend(growth.caveats.iter().map(|caveat| format!("- {caveat}")));
     }

@@ -152,6 +152,10 @@ impl<'a> Response<'a> {
         let page = link(self.chosen, &self.call.session.roots, pool, step);
         let line = match (&page["url"], &page["command"], &page["fragment"]) {
             (Value::String(url), ..) => format!("Page: {url}"),
+            // An input without pools has no moments.
+            (_, Value::String(command), Value::String(fragment)) if fragment == "#" => {
+                format!("Page: run `{command}`")
+            }
             (_, Value::String(command), Value::String(fragment)) => {
                 format!("Page: run `{command}`, then append {fragment} to its address")
             }

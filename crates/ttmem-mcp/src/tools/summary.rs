@@ -1,6 +1,7 @@
 //! `summary`: the most important numbers, or a section of `ttmem summary --json`.
 
 use serde_json::{Value, json};
+use ttmem::model::words::{counted, counted_as};
 use ttmem::query::{RankSummary, Suggestion, Summary, TensorGroup, groups};
 
 use super::{CURSOR, LIMIT, PROCESS, PROFILE, RANK, Response, Tool, text as parameter};
@@ -77,12 +78,12 @@ fn describe(response: &mut Response<'_>, groups: &[TensorGroup<'_>]) {
     response.line(text::verdict(rank));
     let counts = &rank.operations;
     response.line(format!(
-        "{} ({}): {} steps, {} runs, {} passes",
+        "{} ({}): {}, {}, {}",
         text::plain(&rank.file),
         rank.format,
-        counts.total,
-        rank.runs,
-        rank.passes
+        counted(counts.total, "step"),
+        counted(rank.runs, "run"),
+        counted_as(rank.passes, "pass", "passes"),
     ));
     let used = rank.pools.iter().filter(|(_, pool)| pool.peak_per_bank.is_some_and(|bytes| bytes > 0));
     response.lines.extend(used.map(|(name, pool)| text::pool(name, pool)));

@@ -297,3 +297,26 @@ fn every_file_of_the_corpus_gets_short_answers() {
     }
     assert!(opened > 40, "{opened}");
 }
+
+#[test]
+fn texts_read_well() {
+    let session = session(&corpus());
+    let text = |name: &str, arguments: Value| call(&session, name, &arguments).ok().unwrap().text;
+    answer(&session, "open", json!({"path": "tt_train/tinyllama.log"}));
+    let phases = text("summary", json!({"profile": "p1"}));
+    assert!(phases.contains("Page: run `ttmem report "), "{phases}");
+    assert!(!phases.contains("append # "), "{phases}");
+    answer(&session, "open", json!({"path": "guides/batch32.ttmem"}));
+    let counts = text("summary", json!({"profile": "p2"}));
+    assert!(!counts.contains(" 1 runs") && !counts.contains(" 1 passes"), "{counts}");
+    answer(&session, "open", json!({"path": "guides/grows.ttmem"}));
+    let growth = text("growth", json!({"profile": "p3"}));
+    assert_eq!(growth.matches(" with every ").count().max(growth.matches("Each ").count()), 1, "{growth}");
+    answer(&session, "open", json!({"path": "guides/phases-grow.log"}));
+    let phases = text("growth", json!({"profile": "p4"}));
+    assert!(phases.contains("Each iteration (after ") && !phases.contains("(aft…"), "{phases}");
+    for profile in ["p1", "p2", "p3", "p4"] {
+        let first = text("summary", json!({"profile": profile})).lines().next().unwrap().to_owned();
+        assert!(first.ends_with('.') && !first.contains(") Peak"), "{first}");
+    }
+}
