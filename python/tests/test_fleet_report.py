@@ -295,7 +295,7 @@ def test_one_rank_an_error_only_and_no_ranks(tmp_path: Path) -> None:
 
     broken = tmp_path / "broken.ttmem"
     broken.write_bytes(b"nothing")
-    export(tmp_path / "error", broken)
+    assert ran([*TTMEM, "export", "-o", str(tmp_path / "error"), str(broken)]).returncode == 2
     page = page_of(tmp_path / "error")
     assert page.cells == page.head["ranks"]["run"] == []
     (row,) = page.head["answers"]["errors"]["rows"]
