@@ -11,7 +11,16 @@ import { HeatLayout, type Rows } from "../../src/fleet/layout";
 import { partOf } from "../../src/format";
 import { overflow, violations } from "./support/accessibility";
 import { expect, frames, test, values, wordsOf } from "./support/page";
-import { corpusFile, exported, fleetPage, fleetRows, homeWithReport, logOf, madeFleet } from "./support/tool";
+import {
+  corpusFile,
+  exported,
+  exportedError,
+  fleetPage,
+  fleetRows,
+  homeWithReport,
+  logOf,
+  madeFleet,
+} from "./support/tool";
 
 const HOSTILE = `</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1> "'& ${"N".repeat(60)}`;
 const PARTS = 64;
@@ -224,15 +233,15 @@ test("one rank, an error only, and no ranks", async ({ page }) => {
   await expect(page.locator("#outliers")).toContainText("no run has three ranks");
   await expect(page.locator(".heat-chart")).toHaveAttribute("data-cells", /[1-9]/);
 
-  exported("one", "broken", ["/missing/file.log"]);
+  exportedError("one", "broken", corpusFile("tt_log/malformed/not-a-log.txt"));
   await openFleet(page, fleetPage("one", null, "--run", "broken"));
   await expect(page.locator("#heat")).toContainText("The dataset has no ranks of the run broken.");
   await expect(page.locator("canvas")).toHaveCount(0);
 
-  exported("error", "r", ["/missing/file.log"]);
+  exportedError("error", "r", corpusFile("tt_log/malformed/not-a-log.txt"));
   await openFleet(page, fleetPage("error"));
   await expect(page.locator("#heat")).toContainText("The dataset has no ranks.");
-  await expect(page.locator("#errors .table")).toContainText("/missing/file.log");
+  await expect(page.locator("#errors .table")).toContainText("not-a-log.txt");
   expect(await wordsOf(page)).not.toMatch(/\b(NaN|undefined|null|Infinity)\b/);
 });
 

@@ -1,6 +1,6 @@
 // Runs the command under test: writes reports, and returns the numbers that the page must show.
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
@@ -111,6 +111,13 @@ const PYTHON = resolve(WEB, process.env.TTMEM_PYTHON ?? "../target/venv/bin/pyth
 export function exported(dataset: string, run: string, files: string[], ...options: string[]): void {
   const words = ["export", "--quiet", "-o", join(FILES, dataset), "--run", run, ...options, ...files];
   execFileSync(PYTHON, ["-m", "ttmem", ...words], { stdio: "ignore" });
+}
+
+/** Exports a file that cannot be read: the export fails, and the dataset has the error. */
+export function exportedError(dataset: string, run: string, file: string): void {
+  const words = ["-m", "ttmem", "export", "--quiet", "-o", join(FILES, dataset), "--run", run, file];
+  const { status } = spawnSync(PYTHON, words);
+  if (status === 0) throw new Error(`${file} can be read`);
 }
 
 /** Writes a dataset of made ranks. */
