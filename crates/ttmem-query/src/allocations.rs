@@ -245,7 +245,7 @@ pub(crate) fn allocations(
 }
 
 /// The allocations in the summary of a whole rank, by each of their properties. Properties that no allocation has are
-/// omitted: without call stacks, for example, there are no lines.
+/// omitted: lines, for example, need call stacks.
 pub fn groupings(profile: &Profile, rank: &Rank, found: &Allocations) -> Vec<Grouping> {
     let known = Grouping { by: found.by, groups: found.groups.clone(), busiest: found.busiest.clone() };
     let is_pool =

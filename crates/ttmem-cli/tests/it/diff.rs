@@ -158,7 +158,7 @@ fn an_error_of_one_input_is_named_first() {
     assert_eq!(json(fails, fails)["ranks"][0]["verdict"], "No differences.");
 }
 
-/// A pool that was only sampled counts if there is no other.
+/// A pool that was only sampled counts if it is the only one.
 #[test]
 fn the_verdict_agrees_with_the_table() {
     let sampled = ["memory_profile/server.json", "memory_profile/threads.json"];

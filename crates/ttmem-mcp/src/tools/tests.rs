@@ -281,7 +281,7 @@ fn every_file_of_the_corpus_gets_short_answers() {
     let session = session(&root);
     let files = pages(&session, "list_files", &json!({"limit": 50}), "files");
     assert!(files.len() > 40, "{}", files.len());
-    let mut opened = 0;
+    let (mut opened, mut compared) = (0, 0);
     for file in files {
         let Ok(found) = call(&session, "open", &json!({"path": file["path"]})) else { continue };
         opened += 1;
@@ -293,11 +293,15 @@ fn every_file_of_the_corpus_gets_short_answers() {
             assert!(answer.structured["caveats"].is_array(), "{file} {}", tool.name);
         }
         match call(&session, "diff", &json!({"a": handle, "b": handle})) {
-            Ok(same) => assert_eq!(same.structured["total"], 0, "{file}"),
+            Ok(same) => {
+                compared += 1;
+                assert_eq!(same.structured["total"], 0, "{file}");
+            }
             Err(Failure(why)) => assert!(why.starts_with("cannot compare "), "{file}: {why}"),
         }
     }
-    assert!(opened > 40, "{opened}");
+    // Files with only training phases or only an error cannot be compared.
+    assert!(opened > 40 && compared * 2 > opened, "{compared} of {opened}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl GrowthLimit {
 }
 
 impl Diff {
-    /// The pools whose peak grew by more than a limit. Sampled pools only count if there are no others.
+    /// The pools whose peak grew by more than a limit. Sampled pools are left out if any pool is exact.
     pub fn over(&self, limit: GrowthLimit) -> Vec<OverLimit<'_>> {
         let over = |(rank, pool, peaks): (_, _, &PoolDiff)| {
             let grown_per_bank = u64::try_from(peaks.change_per_bank?).ok()?;

@@ -79,7 +79,7 @@ impl PoolDiff {
     }
 }
 
-/// The pools whose peaks count. Sampled pools, such as the memory of the process, only count if there are no others.
+/// The pools whose peaks count. Sampled pools, such as the memory of the process, are left out if any pool is exact.
 pub(crate) fn compared(pools: &[(String, PoolDiff)]) -> impl Iterator<Item = &(String, PoolDiff)> {
     let has = |is_it: &dyn Fn(&str, &PoolDiff) -> bool| {
         pools.iter().any(|(name, pool)| pool.is_used() && is_it(name, pool))
