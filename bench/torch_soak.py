@@ -142,8 +142,9 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
     times: list[float] = []
     starts: list[float] = []
     memory: list[int] = []
-    # Whether the file of the recording changed during an iteration.
+    # Whether the file of the recording changed during an iteration, and whether it was recorded with details.
     rotated: list[bool] = []
+    detailed: list[bool] = []
     mode: Any = tracker._mode if tracker is not None else None
     end = time.perf_counter() + seconds
     next_sample = time.perf_counter() + seconds / 10
@@ -155,6 +156,7 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
         times.append((now - began) * 1e3)
         starts.append(began)
         rotated.append(mode is not None and mode.rotations != rotations)
+        detailed.append(mode is not None and mode.has_details)
         if now > next_sample:
             next_sample += seconds / 10
             gc.collect()
@@ -173,10 +175,17 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
         "median": round(median, 2),
         "p99": round(statistics.quantiles(later, n=100)[98], 2),
         "longest": [
-            [round(times[index], 1), index, spans.during(starts[index], starts[index] + times[index] / 1e3)]
+            [
+                round(times[index], 1),
+                index,
+                (index - FIRST) % TOKENS,
+                detailed[index],
+                spans.during(starts[index], starts[index] + times[index] / 1e3),
+            ]
             for index in sorted(stalls, key=lambda i: -times[i])[:LONGEST]
         ],
         "stalls": len(stalls),
+        "detailed": sum(detailed),
         "rotations": sum(rotated),
         "stalls_near_rotations": sum(any(rotated[max(0, index - 3) : index + 2]) for index in stalls),
         "memory_mib": [value >> 20 for value in memory],
@@ -207,9 +216,10 @@ def show(found: dict[str, Any], bare: dict[str, Any], device: str) -> None:
     for name, of in (("without the tracker", bare), ("with it", found)):
         print(f"{name}: {of['iterations']} iterations, median {of['median']} ms, p99 {of['p99']} ms")
         print(f"    the first {FIRST}: {of['first']} ms")
-        print(f"    {of['stalls']} iterations took over {STALL:g} ms more than usual")
-        for took, index, meanwhile in of["longest"]:
-            print(f"        {took} ms, iteration {index}; meanwhile {meanwhile}")
+        print(f"    {of['stalls']} iterations took over {STALL:g} ms more than usual; {of['detailed']} have details")
+        for took, index, place, has_details, meanwhile in of["longest"]:
+            how = ", with details" if has_details else ""
+            print(f"        {took} ms, iteration {index}, place {place}{how}; meanwhile {meanwhile}")
         print(f"    memory of the process over time: {of['memory_mib']} MiB")
     print(f"{found['rotations']} changes of the file, {found['stalls_near_rotations']} stalls near them")
     print(f"recording: {found['recording_mib']} MiB; lost: {found['lost'] or 'nothing'}")

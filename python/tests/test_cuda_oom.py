@@ -89,6 +89,13 @@ def compare(oom: dict[str, Any], facts: dict[str, int]) -> dict[str, int]:
     assert abs(sum(found.values()) - facts["total"]) <= slack, found
     reserved = found["allocated"] + found.get("private_pools", 0) + found["unallocated"]
     assert abs(reserved - facts["reserved"]) <= slack, (found, facts)
+    differences = (
+        found["free"] - facts["free"],
+        sum(found.values()) - facts["total"],
+        reserved - facts["reserved"],
+    )
+    # Shown with `pytest -rP`.
+    print(f"largest difference: {max(map(abs, differences)) / facts['total']:.4%} of the device")
     assert oom["loc"].split("/")[-1].startswith("program.py:"), oom["loc"]
     return found
 

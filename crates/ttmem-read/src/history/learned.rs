@@ -126,6 +126,11 @@ struct Event {
     time: Nanoseconds,
 }
 
+/// Whether a row is an allocation or a free.
+fn is_event(action: HistoryAction) -> bool {
+    matches!(action, HistoryAction::Allocated | HistoryAction::Freed | HistoryAction::FreeRequested)
+}
+
 /// What an event does, independent of addresses and sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Action {
@@ -169,7 +174,9 @@ impl Timeline {
         // Where an address was allocated: the number of iterations at that time, and the number in its iteration.
         let mut places: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
         let mut later = models.iter().copied().peekable();
-        for (index, row) in rank.history.iter().enumerate().filter(|(_, row)| row.pool == pool) {
+        // Other rows may be out of order: a peak is reported when it is read, which is before the history is.
+        let rows = rank.history.iter().enumerate();
+        for (index, row) in rows.filter(|(_, row)| row.pool == pool && is_event(row.action)) {
             while let Some(model) =
                 later.next_if(|model| timeline.has_begun(rank, *model, row.time, row.during))
             {
@@ -187,11 +194,10 @@ impl Timeline {
                     }
                     Action::Allocates
                 }
-                HistoryAction::Freed | HistoryAction::FreeRequested => {
+                _ => {
                     let own = places.remove(&row.address).filter(|(of, _)| *of == iteration);
                     own.map_or(Action::FreesOther, |(_, number)| Action::FreesOwn(number))
                 }
-                _ => continue,
             };
             action.hash(&mut order);
             timeline.events.push(Event { action, during: row.during, time: row.time });

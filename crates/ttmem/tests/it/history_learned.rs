@@ -51,6 +51,8 @@ struct Program {
     number: u64,
     /// Whether modules and stacks are recorded.
     is_full: bool,
+    /// The row before which the peak is reported, although it is read at the end.
+    peak_before: Option<usize>,
 }
 
 impl Program {
@@ -60,7 +62,17 @@ impl Program {
         // The first operation is that of rows without one.
         let name = recorder.text("free");
         recorder.op(name, None, None);
-        Self { recorder, pool, lane, rows: Vec::new(), there: Vec::new(), next: 0, number: 0, is_full: true }
+        Self {
+            recorder,
+            pool,
+            lane,
+            rows: Vec::new(),
+            there: Vec::new(),
+            next: 0,
+            number: 0,
+            is_full: true,
+            peak_before: None,
+        }
     }
 
     fn enter(&mut self, name: &str, kind: ScopeKind, within: Option<CallRef>) -> CallRef {
@@ -158,7 +170,11 @@ impl Program {
     }
 
     fn finish(mut self, path: &Path) -> Profile {
-        for (row, call) in std::mem::take(&mut self.rows) {
+        let peak_before = self.peak_before.map(|row| row % (self.rows.len() + 1));
+        for (index, (row, call)) in std::mem::take(&mut self.rows).into_iter().enumerate() {
+            if peak_before == Some(index) {
+                self.recorder.highest(self.pool, 1);
+            }
             self.recorder.history(row, call);
         }
         self.recorder.finish().unwrap();
@@ -167,8 +183,15 @@ impl Program {
 }
 
 /// A program that repeats an iteration, of which only the first ones have details.
-fn recorded(path: &Path, iteration: &Iteration, full: usize, grows: bool) -> Profile {
+fn recorded(
+    path: &Path,
+    iteration: &Iteration,
+    full: usize,
+    grows: bool,
+    peak_before: Option<usize>,
+) -> Profile {
     let mut program = Program::new(path);
+    program.peak_before = peak_before;
     for number in 0..6 {
         program.is_full = number < full;
         let more = if grows { number as u64 * 3000 } else { 0 };
@@ -199,10 +222,11 @@ proptest! {
         iteration in iteration(),
         full in 1_usize..4,
         grows in any::<bool>(),
+        peak_before in proptest::option::of(0_usize..1000),
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let all = recorded(&folder.path().join("all.ttmem"), &iteration, 6, grows);
-        let some = recorded(&folder.path().join("some.ttmem"), &iteration, full, grows);
+        let all = recorded(&folder.path().join("all.ttmem"), &iteration, 6, grows, None);
+        let some = recorded(&folder.path().join("some.ttmem"), &iteration, full, grows, peak_before);
         prop_assert!(some.warnings.is_empty(), "{:?}", some.warnings);
         prop_assert_eq!(details(&all), details(&some));
         let (a, b) = (&all.ranks[0], &some.ranks[0]);
