@@ -1,4 +1,5 @@
-// Printing: two pages in light colors, and one more for the L1 of a core. The long tables and the graphs' text are not printed.
+// Printing: two pages in light colors, and one more each for the L1 of a core and the flame graph. The long tables and the
+// graphs' text are not printed.
 
 import "./print.css";
 import { redrawAll } from "./redraw";
@@ -35,7 +36,7 @@ export function preparePrinting(main: HTMLElement, sections: readonly Section[],
 }
 
 /** The sections that begin a page, in order; see print.css. */
-const PAGE_STARTS = ["#l1", "#tensors"];
+export const PAGE_STARTS = ["#l1", "#flame", "#tensors"];
 
 /** The height of the tallest page, before scaling. */
 function tallestPage(main: HTMLElement): number {
