@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use ttmem::model::Profile;
-use ttmem::model::words::counted_as;
 use ttmem::read::{self, Options, Progress};
 use ttmem::{Error, Result};
 
@@ -59,33 +58,22 @@ pub(crate) struct Opened {
     pub exit_code: u8,
 }
 
-/// The files of inputs: a folder of memory snapshots stands for the snapshots in it, and a folder of recordings for those
-/// of the newest program with several ranks.
-pub(crate) fn expanded(inputs: &[&str]) -> Vec<String> {
-    let files = |input: &&str| {
-        let mut found = read::snapshots_in(Path::new(input));
-        if found.is_empty() {
-            found = recordings_of_ranks(input);
-        }
-        let is_one = found.is_empty();
-        let names = found.into_iter().map(|path| path.to_string_lossy().into_owned());
-        names.chain(is_one.then(|| (*input).to_owned()))
-    };
-    inputs.iter().flat_map(files).collect()
-}
-
-/// The recordings of the newest program with several ranks in a folder.
-pub(crate) fn recordings_of_ranks(folder: &str) -> Vec<PathBuf> {
-    let found = read::ranks_in(Path::new(folder));
-    if !found.files.is_empty() && !found.others.is_empty() {
-        let others = counted_as(
-            found.others.len(),
-            "recording of another program is",
-            "recordings of other programs are",
-        );
-        console::note(&format!("{folder}: {others} not included; pass their files to see them"));
+/// Opens the files of inputs: a folder stands for the memory snapshots or recordings of its ranks. A warning of the first
+/// profile says which files of a folder are not included.
+pub(crate) fn open_inputs(inputs: &[&str], open: impl Fn(&str) -> Result<Profile>) -> Result<Opened> {
+    let (mut files, mut warnings) = (Vec::new(), Vec::new());
+    for input in inputs {
+        let ranks = read::ranks_in(Path::new(input));
+        warnings.extend(ranks.warning(Path::new(input)));
+        let is_one = ranks.files.is_empty();
+        files.extend(ranks.files.iter().map(|path| path.to_string_lossy().into_owned()));
+        files.extend(is_one.then(|| (*input).to_owned()));
     }
-    found.files
+    let mut opened = open_each(&files, open)?;
+    if let Some(first) = opened.profiles.first_mut() {
+        first.warnings.extend(warnings);
+    }
+    Ok(opened)
 }
 
 /// Opens several files. An error is printed, so that the other files are still reported; the error of an only file is

@@ -48,7 +48,7 @@ impl Files {
         if found.is_empty() || found.len() == 1 && is_report() {
             return itself();
         }
-        let ranks = read::ranks_in(folder);
+        let ranks = read::recordings_in(folder);
         let rest = found.into_iter().filter(|path| !ranks.files.contains(path));
         let rest: Vec<PathBuf> =
             rest.filter(|path| ranks.files.is_empty() || !ranks.others.contains(path)).collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use ttmem::model::Profile;
+use ttmem::model::{Profile, Warning};
 use ttmem::query::{self, ProcessFilter, RankSummary, Request, Summary};
 use ttmem::read::{self, Options, Progress};
 use ttmem::report;
@@ -176,7 +176,7 @@ impl Profiles {
         if let Some(opened) = self.known(path, format) {
             return Ok(Opening { opened, earlier: None, is_known: true, closed: Vec::new() });
         }
-        let files = files_of(path, roots)?;
+        let (files, warning) = files_of(path, roots)?;
         let stamps = files.iter().map(|file| Stamp::of(file)).collect::<Result<Vec<_>, _>>()?;
         let options = Options {
             format: format.map(str::to_owned),
@@ -187,7 +187,10 @@ impl Profiles {
         let read = |file: &PathBuf| read::open_with(&file.to_string_lossy(), &options);
         let profiles = files.iter().map(read).collect::<ttmem::Result<Vec<_>>>()?;
         // Two captures of the same program may be one input.
-        let profiles: Vec<Profile> = read::complete(profiles).into_iter().flatten().collect();
+        let mut profiles: Vec<Profile> = read::complete(profiles).into_iter().flatten().collect();
+        if let Some(first) = profiles.first_mut() {
+            first.warnings.extend(warning);
+        }
         let summary = query::summary(&profiles, &Request::default())?;
         // Another call may have opened the file in the meantime.
         if let Some(opened) = self.known(path, format) {
@@ -239,15 +242,15 @@ impl State {
     }
 }
 
-/// The files of a path: a folder stands for its snapshots, the recordings of its ranks, or its report.
-fn files_of(path: &Path, roots: &Roots) -> Result<Vec<PathBuf>, Failure> {
+/// The files of a path, and a warning about others: a folder stands for the snapshots or recordings of its ranks, or for its
+/// report.
+fn files_of(path: &Path, roots: &Roots) -> Result<(Vec<PathBuf>, Option<Warning>), Failure> {
     if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
+        return Ok((vec![path.to_owned()], None));
     }
-    let mut files = read::snapshots_in(path);
-    if files.is_empty() {
-        files = read::ranks_in(path).files;
-    }
+    let ranks = read::ranks_in(path);
+    let warning = ranks.warning(path);
+    let mut files = ranks.files;
     if files.is_empty() {
         files.push(read::report_in(path)?);
     }
@@ -256,7 +259,7 @@ fn files_of(path: &Path, roots: &Roots) -> Result<Vec<PathBuf>, Failure> {
         Ok(real) if roots.has(&real) => Ok(real),
         _ => Err(Failure(format!("{}: a link that leads out of the roots; remove it", file.display()))),
     };
-    files.iter().map(check).collect()
+    Ok((files.iter().map(check).collect::<Result<_, _>>()?, warning))
 }
 
 /// The value, even if a call panicked while it had the lock: every change under a lock is complete.

@@ -53,7 +53,7 @@ pub fn process(rank: &Rank) -> u32 {
 /// memory come first, then those of the others, latest first.
 pub fn in_order(profile: &Profile) -> Vec<&Rank> {
     let mut ranks: Vec<&Rank> = profile.ranks.iter().filter(|rank| rank.has_content()).collect();
-    if ranks.len() > 1 && ranks.iter().all(|rank| rank.launch.is_some()) {
+    if ranks.len() > 1 && is_of_one_program(profile) {
         ranks.sort_by_cached_key(|rank| {
             let label = rank.label.map(|label| RankOrder::of(profile.text(label)));
             (severity(profile, rank), label)
@@ -99,11 +99,17 @@ pub fn files_in_order(profiles: &[Profile]) -> Vec<&Profile> {
 
 /// Whether inputs are usually the ranks of one PyTorch program: snapshots, or recordings of processes.
 pub(crate) fn are_of_one_program(profiles: &[Profile]) -> bool {
-    let is_snapshot = |profile: &Profile| profile.source.format == "torch_snapshot";
-    let is_recording = |profile: &Profile| {
-        profile.source.format == Source::RECORDING && profile.ranks.iter().all(|rank| rank.launch.is_some())
-    };
-    profiles.iter().all(is_snapshot) || profiles.iter().all(is_recording)
+    let format = profiles.first().map(|profile| &profile.source.format);
+    profiles.iter().all(|profile| is_of_one_program(profile) && Some(&profile.source.format) == format)
+}
+
+/// Whether all ranks of an input are those of one PyTorch program.
+fn is_of_one_program(profile: &Profile) -> bool {
+    match profile.source.format.as_str() {
+        "torch_snapshot" => true,
+        Source::RECORDING => profile.ranks.iter().all(|rank| rank.launch.is_some()),
+        _ => false,
+    }
 }
 
 /// The order of ranks: those that ran out of memory first, then those with the highest peaks.

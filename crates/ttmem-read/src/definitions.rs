@@ -23,11 +23,21 @@ pub(crate) struct Definitions<'s> {
 impl<'s> Definitions<'s> {
     /// Defines the rank.
     pub fn new(sink: &'s mut dyn Sink) -> Result<Self> {
-        sink.take(Event::Rank { label: None })?;
+        Self::of_rank(None, sink)
+    }
+
+    /// Defines the rank with its label, if that is known.
+    pub fn of_rank(label: Option<String>, sink: &'s mut dyn Sink) -> Result<Self> {
+        let mut texts = FxHashMap::default();
+        if let Some(label) = label {
+            sink.take(Event::Text(label.as_str().into()))?;
+            texts.insert(label, row(StrId::new(0))?);
+        }
+        sink.take(Event::Rank { label: texts.values().next().copied() })?;
         Ok(Self {
             sink,
             rank: row(RankId::new(0))?,
-            texts: FxHashMap::default(),
+            texts,
             frames: FxHashMap::default(),
             stacks: FxHashMap::default(),
             ops: 0,

@@ -1,18 +1,22 @@
 //! Selects the report file in a folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ttmem_model::{Error, Event, Launch, RankEvent, Result, Sink, frame};
+use ttmem_model::words::{by_count, counted_as};
+use ttmem_model::{Error, Event, Launch, RankEvent, Result, Sink, Warning, frame};
 
-use super::tt_json;
+use super::{snapshot_files, tt_json};
 
 /// Suffixes of report files, the most detailed first.
 const ENDS: [&str; 4] = [".ttmem", tt_json::MEMORY, "_memory.json.gz", "_memory.json.zst"];
 
 /// The database of a ttnn report.
 const TTNN_DATABASE: &str = "db.sqlite";
+
+/// The number of files that an error names.
+const SHOWN: usize = 5;
 
 /// Suffixes before the extension that mark a recording's earlier files and its unfinished file.
 const EARLIER: [&str; 3] = ["before", "peak", "next"];
@@ -33,14 +37,14 @@ pub fn report_in(folder: &Path) -> Result<PathBuf> {
     match report_among(&own, &names) {
         // ttnn keeps each of its reports in a folder.
         Among::None if names.contains(&TTNN_DATABASE) => Ok(folder.join(TTNN_DATABASE)),
-        Among::None => match snapshots_among(&names).as_slice() {
+        Among::None => match snapshot_files::snapshots(folder).as_slice() {
             [] => Err(without_report(folder, &names)),
-            [only] => Ok(folder.join(only)),
-            several => Err(Error::NotFound(format!(
+            [only] => Ok(only.clone()),
+            several @ [first, ..] => Err(Error::NotFound(format!(
                 "{}: {} memory snapshots; pass one of the files ({} …), or the folder to `ttmem summary`",
                 folder.display(),
                 several.len(),
-                several[0]
+                name_in(folder, first)
             ))),
         },
         Among::One(report) => Ok(folder.join(report.file)),
@@ -114,39 +118,69 @@ pub fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
     }
 }
 
-/// The memory snapshots in a folder without a report, such as one per rank.
-pub fn snapshots_in(folder: &Path) -> Vec<PathBuf> {
-    if report_in(folder).is_ok() {
-        return Vec::new();
-    }
-    let files = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let files: Vec<String> = files
-        .filter(|path| path.is_file())
-        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
-        .collect();
-    let names: Vec<&str> = files.iter().map(String::as_str).collect();
-    let names =
-        if matches!(report_among("", &names), Among::None) { snapshots_among(&names) } else { Vec::new() };
-    names.into_iter().map(|name| folder.join(name)).collect()
-}
-
-/// The recordings of the ranks of one program.
+/// The files of the ranks of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankFiles {
-    /// The recordings, by rank.
+    /// The files: recordings by rank, or snapshots by name.
     pub files: Vec<PathBuf>,
-    /// The other recordings in the folder.
+    /// The other recordings in the folder, or older snapshots of the same ranks.
     pub others: Vec<PathBuf>,
+    are_snapshots: bool,
+}
+
+impl RankFiles {
+    /// A warning if the folder has files that are not included.
+    pub fn warning(&self, folder: &Path) -> Option<Warning> {
+        const MAX_NAMES: usize = 20;
+        if self.files.is_empty() || self.others.is_empty() {
+            return None;
+        }
+        let (count, place) = (self.others.len(), folder.display());
+        let others = if self.are_snapshots {
+            counted_as(count, "older snapshot of these ranks", "older snapshots of these ranks")
+        } else {
+            counted_as(count, "recording of another program", "recordings of other programs")
+        };
+        let verb = by_count(count, "is", "are");
+        let names: Vec<String> = self.others.iter().map(|file| name_in(folder, file)).collect();
+        let names = first_of(&names, MAX_NAMES);
+        let message =
+            format!("{others} in {place} {verb} not included ({names}); pass the files to see them");
+        Some(Warning { line: None, message })
+    }
+
+    /// Whether the files are those of different ranks.
+    pub fn have_different_ranks(&self) -> bool {
+        let ranks: BTreeSet<_> = self.files.iter().filter_map(|file| snapshot_files::rank_of(file)).collect();
+        !self.are_snapshots || ranks.len() == self.files.len()
+    }
+}
+
+/// The files of several ranks in a folder without a report: the newest memory snapshot of each rank, or the recordings of
+/// the newest program; none if the folder has neither.
+pub fn ranks_in(folder: &Path) -> RankFiles {
+    let snapshots = snapshots_in(folder);
+    if snapshots.files.is_empty() { recordings_in(folder) } else { snapshots }
+}
+
+/// The memory snapshots in a folder without a report.
+fn snapshots_in(folder: &Path) -> RankFiles {
+    if !folder.is_dir() || report_in(folder).is_ok() {
+        return RankFiles::default();
+    }
+    let names = names_in(folder);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    if !matches!(report_among("", &names), Among::None) {
+        return RankFiles::default();
+    }
+    let (files, others) = snapshot_files::newest(folder, snapshot_files::snapshots(folder));
+    RankFiles { files, others, are_snapshots: true }
 }
 
 /// The recordings of the newest program with several ranks in a folder without a report; none if the folder has only
 /// recordings of other programs.
-pub fn ranks_in(folder: &Path) -> RankFiles {
-    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let names: Vec<String> = entries
-        .filter(|path| path.is_file())
-        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
-        .collect();
+pub fn recordings_in(folder: &Path) -> RankFiles {
+    let names = names_in(folder);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let own = fs::canonicalize(folder).unwrap_or_default();
     let own = own.file_name().unwrap_or_default().to_string_lossy();
@@ -156,7 +190,20 @@ pub fn ranks_in(folder: &Path) -> RankFiles {
     let launched: Vec<Launched> = recordings.filter_map(|path| Launched::read(&path)).collect();
     let all: Vec<PathBuf> = launched.iter().map(|one| one.path.clone()).collect();
     let files = of_newest_program(launched);
-    RankFiles { others: all.into_iter().filter(|path| !files.contains(path)).collect(), files }
+    let others = all.into_iter().filter(|path| !files.contains(path)).collect();
+    RankFiles { files, others, are_snapshots: false }
+}
+
+/// The names of the files in a folder; none if it cannot be read.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let files = entries.filter(|path| path.is_file());
+    files.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
+}
+
+/// The path of a file from its folder.
+fn name_in(folder: &Path, file: &Path) -> String {
+    file.strip_prefix(folder).unwrap_or(file).display().to_string()
 }
 
 /// How a recording was launched.
@@ -229,42 +276,40 @@ fn of_newest_program(mut launched: Vec<Launched>) -> Vec<PathBuf> {
     files.into_values().collect()
 }
 
-/// The names of memory snapshots, in order.
-fn snapshots_among<'a>(names: &[&'a str]) -> Vec<&'a str> {
-    let is_snapshot = |name: &&str| {
-        let plain = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-        !name.starts_with('.') && [".pickle", ".pkl"].iter().any(|end| plain.ends_with(end))
-    };
-    let mut found: Vec<&str> = names.iter().copied().filter(is_snapshot).collect();
-    found.sort_unstable();
-    found
-}
-
 fn without_report(folder: &Path, names: &[&str]) -> Error {
-    let is_log = |name: &&&str| Path::new(name).extension().is_some_and(|end| end == "log");
-    match names.iter().find(is_log) {
-        None => Error::Directory { path: folder.into() },
-        Some(log) => {
-            let log = folder.join(log);
-            Error::NotFound(format!(
-                "{}: folder with a log but no report; run `ttmem report {}`",
-                folder.display(),
-                log.display()
-            ))
+    let is_log = |name: &&str| Path::new(name).extension().is_some_and(|end| end == "log");
+    let mut logs: Vec<&str> = names.iter().copied().filter(is_log).collect();
+    logs.sort_unstable();
+    let place = folder.display();
+    let message = match logs[..] {
+        [] => return Error::Directory { path: folder.into() },
+        [log] => {
+            format!("folder with a log but no report; run `ttmem report {}`", folder.join(log).display())
         }
-    }
+        _ => format!(
+            "folder with {} logs but no report; pass the files ({}) to `ttmem summary`, or one of them",
+            logs.len(),
+            first_of(&logs, SHOWN)
+        ),
+    };
+    Error::NotFound(format!("{place}: {message}"))
 }
 
 fn several(folder: &Path, reports: &[Report<'_>]) -> Error {
-    const SHOWN: usize = 5;
-    let names: Vec<&str> = reports.iter().take(SHOWN).map(|report| report.file).collect();
-    let more = if reports.len() > SHOWN { " …" } else { "" };
+    let names: Vec<&str> = reports.iter().map(|report| report.file).collect();
     Error::NotFound(format!(
-        "{}: several reports or recordings; pass one of the files ({}{more}), or the folder of a program with several \
-         ranks to `ttmem summary`",
+        "{}: several reports or recordings; pass one of the files ({}), or the folder of a program with several ranks to \
+         `ttmem summary`",
         folder.display(),
-        names.join(", ")
+        first_of(&names, SHOWN)
     ))
+}
+
+/// The first of several names.
+fn first_of(names: &[impl AsRef<str>], count: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(count).map(AsRef::as_ref).collect();
+    let more = if names.len() > count { " …" } else { "" };
+    format!("{}{more}", shown.join(", "))
 }
 
 #[cfg(test)]
@@ -326,10 +371,34 @@ mod tests {
         let message = found("x", &["rank0.pickle", "rank1.pkl.gz"]).unwrap_err().to_string();
         assert!(message.contains("2 memory snapshots; pass one of the files (rank0.pickle …)"), "{message}");
         assert_eq!(found("x", &["rank0.pickle", "a.ttmem"]).unwrap(), "a.ttmem");
-        assert_eq!(
-            snapshots_among(&["b.pkl", "a.pickle.zst", ".c.pickle", "d.txt"]),
-            ["a.pickle.zst", "b.pkl"]
+    }
+
+    #[test]
+    fn the_error_for_a_folder_of_logs_names_all_of_them() {
+        let message = |files: &[&str]| found("x", files).unwrap_err().to_string();
+        assert!(message(&["a.log"]).ends_with("x/a.log`"));
+        let several = message(&["rank1.log", "rank0.log", "notes.txt"]);
+        assert!(several.contains("2 logs but no report; pass the files (rank0.log, rank1.log)"), "{several}");
+    }
+
+    #[test]
+    fn older_snapshots_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["rank0_iter9.pickle", "rank0_iter10.pickle", "rank1_iter10.pickle"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let ranks = ranks_in(folder.path());
+        let names: Vec<String> = ranks.files.iter().map(|file| name_in(folder.path(), file)).collect();
+        assert_eq!(names, ["rank0_iter10.pickle", "rank1_iter10.pickle"]);
+        assert!(ranks.have_different_ranks());
+        let warning = ranks.warning(folder.path()).unwrap().message;
+        assert!(warning.starts_with("1 older snapshot of these ranks in "), "{warning}");
+        assert!(
+            warning.ends_with(" is not included (rank0_iter9.pickle); pass the files to see them"),
+            "{warning}"
         );
+        fs::write(folder.path().join("rank1_before.pickle"), "").unwrap();
+        assert!(!ranks_in(folder.path()).have_different_ranks());
     }
 
     #[test]

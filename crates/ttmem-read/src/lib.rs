@@ -22,6 +22,7 @@ mod recent;
 mod reread;
 mod rotated;
 mod siblings;
+mod snapshot_files;
 mod torch_snapshot;
 mod traceback;
 mod tt_json;
@@ -37,7 +38,7 @@ mod ttrt_memory;
 mod wrapping;
 
 pub use evidence::{evidence_in, is_same_file};
-pub use folder::{Among, RankFiles, is_earlier_file, ranks_in, report_among, report_in, snapshots_in};
+pub use folder::{Among, RankFiles, is_earlier_file, ranks_in, recordings_in, report_among, report_in};
 pub use input::{Input, Options, Progress, is_packed, open, open_with};
 pub use siblings::{Sibling, Siblings};
 pub use tt_log::last_pass::{Cutting, LastPass};

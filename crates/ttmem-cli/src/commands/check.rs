@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Check) -> Result<u8> {
     }
     let limits = limits(args)?;
     let open = |file: &str| reading::open(file, args.format.as_deref());
-    let opened = reading::open_each(&reading::expanded(&files), open)?;
+    let opened = reading::open_inputs(&files, open)?;
     if opened.profiles.is_empty() {
         return Ok(opened.exit_code);
     }
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Check) -> Result<u8> {
     let profiles = complete(opened.profiles);
     let mut baseline = Vec::new();
     if let Some(file) = args.baseline.as_deref() {
-        let opened = reading::open_each(&reading::expanded(&[file]), open)?;
+        let opened = reading::open_inputs(&[file], open)?;
         if opened.exit_code != 0 {
             return Ok(opened.exit_code);
         }

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ttmem::model::{self, Profile};
+use ttmem::read::{self, RankFiles};
 use ttmem::report::files::{JsonFiles, page_of};
 use ttmem::store::{Store, clean_name, name_of, plain_name, write_report_with};
-use ttmem::{Error, Result, read};
+use ttmem::{Error, Result};
 
 use crate::{console, reading};
 
@@ -74,8 +75,8 @@ pub(crate) fn run(args: &Report) -> Result<()> {
     for (file, own) in args.files.iter().zip(&names) {
         // Reports in one folder need different names; the store takes care of that on its own.
         let name = args.name.as_deref().or_else(|| own.as_deref().filter(|_| args.output.is_some()));
-        let ranks = reading::recordings_of_ranks(file);
-        if ranks.len() > 1 {
+        let ranks = read::ranks_in(Path::new(file));
+        if !ranks.files.is_empty() && ranks.have_different_ranks() {
             show(&report_on_ranks(file, &ranks, name, &target, json)?, args.open);
             continue;
         }
@@ -146,20 +147,21 @@ pub(crate) fn report_on(
     write(&source, profile, target, json)
 }
 
-/// Writes one report on the recordings of several ranks.
+/// Writes one report on the recordings or memory snapshots of several ranks.
 fn report_on_ranks(
     folder: &str,
-    files: &[PathBuf],
+    ranks: &RankFiles,
     name: Option<&str>,
     target: &Target,
     json: JsonFiles,
 ) -> Result<PathBuf> {
-    let profiles: Vec<Profile> =
-        files.iter().map(|file| reading::open(&file.to_string_lossy(), None)).collect::<Result<_>>()?;
+    let open = |file: &PathBuf| reading::open(&file.to_string_lossy(), None);
+    let profiles: Vec<Profile> = ranks.files.iter().map(open).collect::<Result<_>>()?;
+    let format = profiles.first().map(|profile| profile.source.format.clone()).unwrap_or_default();
     // The folder may be `.`, and the report is named after it.
     let own = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.into()).display().to_string();
-    let source = model::Source { format: model::Source::RECORDING.into(), file: folder.into() };
-    let profile = Profile::merged(&profiles, source)?;
+    let mut profile = Profile::merged(&profiles, model::Source { format, file: folder.into() })?;
+    profile.warnings.extend(ranks.warning(Path::new(folder)));
     write(&Source { file: &own, path: own.clone(), name }, profile, target, json)
 }
 

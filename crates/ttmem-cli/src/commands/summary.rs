@@ -150,7 +150,7 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     let output = Output::option(args.output.as_deref(), args.force, &files)?;
     let flame = args.flamegraph.as_ref();
     let flame = flame.map(|file| Ok((file, Output::at(&file.path, args.force, &files)?))).transpose()?;
-    let opened = reading::open_each(&reading::expanded(&files), |file| {
+    let opened = reading::open_inputs(&files, |file| {
         let options = Options {
             format: args.format.clone(),
             allow_interleaved: args.allow_interleaved,

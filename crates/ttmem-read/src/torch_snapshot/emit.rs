@@ -1,6 +1,7 @@
 //! Emits a snapshot as events: the history of each device, and annotations as calls.
 
 use std::iter::Peekable;
+use std::path::Path;
 
 use ttmem_model::words::{by_count, counted, size};
 use ttmem_model::{
@@ -18,6 +19,7 @@ use crate::definitions::{Definitions, row};
 use crate::history::snapshot::{ALLOCATION, HistoryCursor, OTHER, RowContext, Update, UpdateRow};
 use crate::history::{Contents, PlacedAlone};
 use crate::python_stack::{is_library, is_python};
+use crate::snapshot_files;
 
 /// The pool of pinned host memory.
 const PINNED: &str = "pinned";
@@ -40,7 +42,7 @@ pub(super) fn emit(
                 .into(),
         });
     }
-    let mut emitter = Emitter::new(heap, sink)?;
+    let mut emitter = Emitter::new(heap, snapshot_files::rank_of(Path::new(file)), sink)?;
     emitter.emit(document, placed)?;
     emitter.definitions.end()
 }
@@ -61,8 +63,8 @@ struct Emitter<'s, 'h> {
 }
 
 impl<'s, 'h> Emitter<'s, 'h> {
-    fn new(heap: &'h Heap, sink: &'s mut dyn Sink) -> Result<Self> {
-        let mut definitions = Definitions::new(sink)?;
+    fn new(heap: &'h Heap, rank: Option<String>, sink: &'s mut dyn Sink) -> Result<Self> {
+        let mut definitions = Definitions::of_rank(rank, sink)?;
         // The first operation is that of rows without one.
         let [other, allocation] = [OTHER, ALLOCATION].map(|name| {
             let name = definitions.text(name)?;

@@ -179,6 +179,42 @@ fn merged_recordings_say_the_same() {
     assert_eq!(Profile::merged(std::slice::from_ref(&merged), source).unwrap().ranks, merged.ranks);
 }
 
+/// Snapshots do not contain their rank.
+#[test]
+fn a_folder_of_snapshots_is_one_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/torch_snapshot");
+    for (of, name) in [
+        ("train_gpt2_30m", "iteration_9/rank0_memory_snapshot.pickle.gz"),
+        ("train_gpt2_30m", "iteration_10/rank0_memory_snapshot.pickle.gz"),
+        ("oom_gpt2_124m", "iteration_10/rank1_memory_snapshot.pickle.gz"),
+    ] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::copy(corpus.join(format!("{of}.pickle.gz")), path).unwrap();
+    }
+    let ranks = read::ranks_in(folder.path());
+    assert!(ranks.have_different_ranks());
+    let warning = ranks.warning(folder.path()).unwrap().message;
+    assert!(warning.contains("(iteration_9/rank0_memory_snapshot.pickle.gz)"), "{warning}");
+    let profiles = opened(&ranks.files);
+    let apart = answer(&profiles);
+    let labels: Vec<&str> = apart.ranks.iter().filter_map(|rank| rank.rank.as_deref()).collect();
+    assert_eq!(labels, ["1", "0"]);
+    let of_rank = Request { rank: Some("0".into()), ..Request::default() };
+    assert_eq!(summary(&profiles, &of_rank).unwrap().ranks.len(), 1);
+    let found = apart.comparison.clone().unwrap();
+    assert!(found.sentence.starts_with("Rank 1 ran out of memory after a peak of 2.43 GiB"), "{found:?}");
+    // The report is about one profile with all ranks.
+    let source = Source { format: profiles[0].source.format.clone(), file: "snapshots".into() };
+    let together = answer(&[Profile::merged(&profiles, source).unwrap()]);
+    let sentence = together.comparison.as_ref().map(|found| &found.sentence);
+    assert_eq!(sentence, Some(&found.sentence));
+    let peaks =
+        |of: &Summary| of.ranks.iter().map(|rank| (rank.rank.clone(), rank.peak.clone())).collect::<Vec<_>>();
+    assert_eq!(peaks(&together), peaks(&apart));
+}
+
 /// The process is in every file of a recording with a limit.
 #[test]
 fn the_process_survives_a_change_of_files() {
