@@ -1,12 +1,13 @@
 //! The parts of a snapshot: devices with their traces and segments, annotations, settings.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ttmem_model::AllocatorRules;
 
 use super::heap::{Heap, Items, TextId, Value};
 use super::keys::Key;
-use super::trace::{Origin, Trace};
+use super::trace::{MAX_BYTES, Origin, Trace};
 use crate::history::Contents;
 use crate::history::snapshot::{BlockState, Segment, SegmentBlock, Segments};
 
@@ -21,7 +22,7 @@ pub(super) struct Document {
     pub settings: Settings,
     /// Whether the file has traces at all; a list of segments has none.
     pub has_traces: bool,
-    /// The number of segments and blocks that lack an address or a size.
+    /// The number of segments and blocks with an impossible address or size.
     pub invalid: u64,
 }
 
@@ -153,7 +154,10 @@ impl Document {
     fn read_segments(&mut self, heap: &mut Heap, segments: &[Value]) {
         let mut collected: BTreeMap<u64, Segments> = BTreeMap::new();
         for &segment in segments {
-            let device = heap.get(segment, Key::Device).and_then(Value::int).unwrap_or(0);
+            let Some(device) = device_of(heap, segment) else {
+                self.invalid += 1;
+                continue;
+            };
             let into = collected.entry(device).or_default();
             match read_segment(heap, segment, into, &mut self.invalid) {
                 Some(facts) => self.devices.entry(device).or_default().segments.push(facts),
@@ -200,6 +204,7 @@ fn read_segment(
     let int = |heap: &Heap, of: Value, key| heap.get(of, key).and_then(Value::int);
     let is_true = |heap: &Heap, key| heap.get(segment, key) == Some(Value::Bool(true));
     let (address, bytes) = (int(heap, segment, Key::Address)?, int(heap, segment, Key::TotalSize)?);
+    let addresses = addresses(address, bytes)?;
     let is_expandable = is_true(heap, Key::IsExpandable);
     into.segment(Segment { address, total_size: bytes, is_expandable });
     let kind = heap.get(segment, Key::SegmentType).and_then(Value::text);
@@ -217,9 +222,13 @@ fn read_segment(
         ..SegmentFacts::default()
     };
     let blocks = heap.get(segment, Key::Blocks).map(|blocks| heap.values(blocks).to_vec());
+    // Without addresses, each block begins where the one before it ends.
+    let mut next = Some(address);
     for block in blocks.unwrap_or_default() {
-        match read_block(heap, block) {
-            Some(block) => {
+        let found = read_block(heap, block, next).filter(|(_, block)| is_within(block, &addresses));
+        next = found.as_ref().map(|(_, block)| block.end);
+        match found {
+            Some((block, _)) => {
                 facts.add(&block);
                 into.block(block);
             }
@@ -245,22 +254,50 @@ impl SegmentFacts {
     }
 }
 
-fn read_block(heap: &mut Heap, block: Value) -> Option<SegmentBlock> {
-    let int = |heap: &Heap, of: Value, key| heap.get(of, key).and_then(Value::int);
-    let size = int(heap, block, Key::Size)?;
+/// The number of a segment's device. `None` if no device has this number.
+fn device_of(heap: &Heap, segment: Value) -> Option<u64> {
+    const MAX_DEVICES: u64 = 1 << 16;
+    match heap.get(segment, Key::Device) {
+        None => Some(0),
+        Some(device) => device.int().filter(|device| *device < MAX_DEVICES),
+    }
+}
+
+/// The addresses of memory; `None` if they are impossible.
+fn addresses(start: u64, bytes: u64) -> Option<Range<u64>> {
+    (bytes <= MAX_BYTES).then_some(start..start.checked_add(bytes)?)
+}
+
+fn is_within(block: &Range<u64>, segment: &Range<u64>) -> bool {
+    segment.start <= block.start && block.end <= segment.end
+}
+
+/// Whether a value that not every version of PyTorch writes is a number, if it is there.
+fn is_number_or_missing(value: Option<Value>) -> bool {
+    matches!(value, None | Some(Value::None | Value::Int(_)))
+}
+
+/// A block with its addresses, which begin at `next` if the file does not have them. `None` if they are impossible, or if
+/// the program requested more than the block has.
+fn read_block(heap: &mut Heap, block: Value, next: Option<u64>) -> Option<(SegmentBlock, Range<u64>)> {
+    let size = heap.get(block, Key::Size).and_then(Value::int)?;
+    let start = heap.get(block, Key::Address);
     let state = heap.get(block, Key::State).and_then(Value::text)?;
     let state = BlockState::new(heap.text_of(state));
     // Before PyTorch 2.1, a block has the history of its allocations, the newest first.
     let newest = heap.get(block, Key::History).and_then(|history| heap.values(history).first().copied());
-    let requested = int(heap, block, Key::RequestedSize);
+    // A free block has that of an earlier allocation.
+    let requested = heap.get(block, Key::RequestedSize).or_else(|| heap.get(newest?, Key::RealSize));
+    let requested = requested.filter(|_| state != BlockState::Inactive);
+    let is_valid = [start, requested].into_iter().all(is_number_or_missing);
+    let (start, requested_size) = (start.and_then(Value::int).or(next)?, requested.and_then(Value::int));
+    if !is_valid || requested_size.is_some_and(|requested| requested > size) {
+        return None;
+    }
     let frames = heap.get(block, Key::Frames).or_else(|| heap.get(newest?, Key::Frames));
     let stack = frames.and_then(|frames| heap.stack_of(frames));
     let origin = stack.map(|stack| Origin { stack: Some(stack), ..Origin::default() });
-    Some(SegmentBlock {
-        address: int(heap, block, Key::Address),
-        size,
-        requested_size: requested.or_else(|| int(heap, newest?, Key::RealSize)),
-        state,
-        origin: origin.map(|origin| heap.parser.origins.add(&origin).0),
-    })
+    let origin = origin.map(|origin| heap.parser.origins.add(&origin).0);
+    let found = SegmentBlock { address: Some(start), size, requested_size, state, origin };
+    Some((found, addresses(start, size)?))
 }

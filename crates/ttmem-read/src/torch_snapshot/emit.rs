@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::path::Path;
 
-use ttmem_model::words::{by_count, counted, size};
+use ttmem_model::words::{by_count, counted, counted_as, size};
 use ttmem_model::{
     AllocatorRules, Class, Error, HistoryAction, HistoryRow, Label, Op, OpId, OpKind, PoolId, RankEvent,
     ReservedSegment, Result, Sink, StackId,
@@ -99,9 +99,12 @@ impl<'s, 'h> Emitter<'s, 'h> {
             self.warn_about(named, has_traces)?;
         }
         if invalid > 0 {
-            let rows = counted(invalid, "segment or block");
-            let message =
-                format!("{rows} without an address or a size {} skipped", by_count(invalid, "was", "were"));
+            let rows = counted_as(invalid, "segment or block", "segments or blocks");
+            let message = format!(
+                "{rows} with an impossible address or size, or none, {} skipped, so memory at the time of the snapshot is \
+                 missing",
+                by_count(invalid, "was", "were")
+            );
             self.definitions.warn(None, message)?;
         }
         let history = all.iter().filter_map(|named| named.device.trace.first_us).min();
@@ -298,6 +301,14 @@ impl<'s, 'h> Emitter<'s, 'h> {
                 ))?;
             }
         }
+        if trace.invalid > 0 {
+            warn(format!(
+                "{} of {name} {} an impossible size or address, or none, and {} skipped, so usage may be wrong",
+                counted(trace.invalid, "event"),
+                by_count(trace.invalid, "has", "have"),
+                by_count(trace.invalid, "was", "were")
+            ))?;
+        }
         if trace.internal > 0 {
             warn(format!(
                 "{} of {name} that restore the state of a CUDA graph are not counted as allocations",
@@ -316,7 +327,8 @@ impl<'s, 'h> Emitter<'s, 'h> {
         if blocks.is_empty() || update.is_empty() {
             return Ok(());
         }
-        let bytes: u64 = blocks.iter().map(|(_, block)| block.block.unwrap_or(block.bytes)).sum();
+        let bytes = blocks.iter().map(|(_, block)| block.block.unwrap_or(block.bytes));
+        let bytes = bytes.fold(0, u64::saturating_add);
         let why = if overflowed {
             "its ring buffer overflowed (max_entries)"
         } else {

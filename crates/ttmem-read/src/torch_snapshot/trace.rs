@@ -12,6 +12,11 @@ use super::packed::Packed;
 use crate::history::snapshot::{AddressKey, Entries, Entry, StackIndex, action_of};
 use crate::history::{Expected, PlacedAlone};
 
+/// The largest possible memory: more than any device has, and little enough to be added up.
+pub(super) const MAX_BYTES: u64 = 1 << 48;
+/// The largest possible request. PyTorch refuses more before it records anything.
+const MAX_REQUEST: u64 = 1 << 60;
+
 /// The origin of an entry: the data that entries of the same code share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
@@ -72,6 +77,8 @@ pub(super) enum ParsedEntry {
     UserDefined { stack: Option<StackIndex>, time_us: u64 },
     /// `annotate`: a label of the allocation at an address.
     Label { address: u64, text: TextId, time_us: u64 },
+    /// An action with an impossible size or address, or without one.
+    Invalid,
     /// A pair of events that restores the state of a CUDA graph's pool; the program allocated nothing.
     Internal,
     /// An action that does not concern memory or is unknown.
@@ -87,6 +94,8 @@ pub(super) struct Trace {
     pub user_defined: Vec<(Option<StackIndex>, u64)>,
     pub labels: Vec<(u64, TextId, u64)>,
     pub internal: u64,
+    /// The number of entries with an impossible size or address.
+    pub invalid: u64,
     /// The number of entries with other actions.
     pub others: BTreeMap<Option<TextId>, u64>,
     /// The number of entries with each action, before frees were joined.
@@ -116,6 +125,7 @@ impl Trace {
             ParsedEntry::Memory(entry) => self.push_memory(entry),
             ParsedEntry::UserDefined { stack, time_us } => self.user_defined.push((stack, time_us)),
             ParsedEntry::Label { address, text, time_us } => self.labels.push((address, text, time_us)),
+            ParsedEntry::Invalid => self.invalid += 1,
             ParsedEntry::Internal => self.internal += 1,
             ParsedEntry::Other(word) => *self.others.entry(word).or_default() += 1,
         }
@@ -206,7 +216,7 @@ pub(super) struct Fields {
 }
 
 /// The numbers that change with every entry.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     pub addr: u64,
     pub device_free: u64,
@@ -214,7 +224,17 @@ pub(super) struct Numbers {
     pub time_us: u64,
 }
 
+impl Default for Numbers {
+    /// Not every version of PyTorch has times.
+    fn default() -> Self {
+        Self { addr: Self::INVALID, device_free: Self::INVALID, size: Self::INVALID, time_us: 0 }
+    }
+}
+
 impl Numbers {
+    /// Stands for an address or a size that is missing or not a number.
+    const INVALID: u64 = u64::MAX;
+
     /// The number of a key.
     #[inline]
     pub fn of(&mut self, key: Key) -> Option<&mut u64> {
@@ -295,7 +315,7 @@ impl Fields {
         // Nothing was recorded if these texts are empty.
         let said = || value.text().filter(|text| !Texts::is_nothing(*text));
         if let Some(number) = self.numbers.of(key) {
-            *number = value.int().unwrap_or(0);
+            *number = value.int().unwrap_or(if key == Key::TimeUs { 0 } else { Numbers::INVALID });
         }
         match key {
             Key::Action => self.action = value.text(),
@@ -373,7 +393,7 @@ impl TraceParser {
                 Some(known) => known,
                 None => self.learn_origin(shared, own.stack),
             };
-            return ParsedEntry::Memory(memory_entry(action, &own.numbers, origin));
+            return memory_entry(action, &own.numbers, origin);
         }
         let mut fields = Fields { action: own.action, numbers: own.numbers, ..shared.fields };
         fields.set_stack(own.stack);
@@ -395,7 +415,7 @@ impl TraceParser {
             Word::Memory(_) if fields.is_internal => ParsedEntry::Internal,
             Word::Memory(action) => {
                 let origin = self.origins.add(&fields.origin);
-                ParsedEntry::Memory(memory_entry(action, &fields.numbers, origin))
+                memory_entry(action, &fields.numbers, origin)
             }
             Word::UserDefined => ParsedEntry::UserDefined { stack: fields.origin.stack, time_us },
             Word::Annotate => match fields.origin.metadata {
@@ -408,11 +428,24 @@ impl TraceParser {
 }
 
 #[inline]
-fn memory_entry(action: HistoryAction, numbers: &Numbers, origin: OriginIndex) -> Entry<OriginIndex> {
+fn memory_entry(action: HistoryAction, numbers: &Numbers, origin: OriginIndex) -> ParsedEntry {
     let Numbers { addr, device_free, size: bytes, time_us } = *numbers;
     let address = match AddressKey::of(action) {
         AddressKey::Addr => addr,
         AddressKey::DeviceFree => device_free,
     };
-    Entry { action, address, bytes, time_us, origin }
+    let entry = Entry { action, address, bytes, time_us, origin };
+    if is_possible(&entry) { ParsedEntry::Memory(entry) } else { ParsedEntry::Invalid }
+}
+
+/// Whether the memory of an entry can exist.
+#[inline]
+pub(super) fn is_possible(entry: &Entry<OriginIndex>) -> bool {
+    let Entry { action, address, bytes, .. } = *entry;
+    match AddressKey::of(action) {
+        AddressKey::Addr => {
+            bytes <= MAX_BYTES && address.checked_add(bytes).is_some_and(|end| end != Numbers::INVALID)
+        }
+        AddressKey::DeviceFree => bytes <= MAX_REQUEST && address <= MAX_BYTES,
+    }
 }

@@ -78,7 +78,8 @@ impl Page<'_> {
         }
         out.table(&table);
         let listed = allocations.groups.iter().take(self.rows).map(|group| group.live);
-        let (number, bytes) = listed.fold((0, 0), |sum, group| (sum.0 + group.count, sum.1 + group.bytes));
+        let (number, bytes) =
+            listed.fold((0, 0_u64), |sum, group| (sum.0 + group.count, sum.1.saturating_add(group.bytes)));
         if number < allocations.live.count {
             let (more, rest) =
                 (allocations.live.count - number, allocations.live.bytes.saturating_sub(bytes));

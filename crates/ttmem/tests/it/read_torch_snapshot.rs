@@ -682,6 +682,152 @@ fn hostile_files_are_refused_with_their_position() {
     assert!(opened(&cyclic).is_err());
 }
 
+/// A dictionary with another value of a key.
+fn with(of: &Py, key: &str, value: Option<Py>) -> Py {
+    let Py::Dict(items) = of else { panic!("{of:?}") };
+    let others = items.iter().filter(|(have, _)| *have != text(key)).cloned();
+    Py::Dict(others.chain(value.map(|value| (text(key), value))).collect())
+}
+
+const IMPOSSIBLE: [Option<Py>; 6] = [
+    Some(Py::Int(-1)),
+    Some(Py::Int(-(1 << 62))),
+    Some(Py::Int((1 << 60) + 1)),
+    Some(Py::Int((1 << 64) - 1)),
+    Some(Py::Float(1e300)),
+    None,
+];
+
+#[test]
+fn events_with_impossible_numbers_are_counted() {
+    let skipped = "1 event of cuda:0 has an impossible size or address, or none, and was skipped, so usage may be wrong";
+    let entry = |address: &str, action: &str| {
+        dict([
+            ("action", text(action)),
+            (address, Py::Int(1 << 40)),
+            ("size", Py::Int(512)),
+            ("stream", Py::Int(0)),
+        ])
+    };
+    let (alloc, oom) = (entry("addr", "alloc"), entry("device_free", "oom"));
+    let mut hostile: Vec<Py> = Vec::new();
+    for value in IMPOSSIBLE.into_iter().chain([Some(text("512"))]) {
+        hostile.push(with(&alloc, "size", value.clone()));
+        hostile.push(with(&oom, "size", value.clone()));
+        hostile.push(with(&oom, "device_free", value));
+    }
+    for value in [Some(Py::Int(-1)), Some(Py::Int((1 << 64) - 511)), Some(text("0x7f")), None] {
+        hostile.push(with(&alloc, "addr", value));
+    }
+    for entry in hostile {
+        for protocol in [2, 4] {
+            let mut snapshot = Snapshot { protocol, ..example() };
+            snapshot.traces[0].push(entry.clone());
+            let profile = opened(&snapshot.pickle()).unwrap();
+            assert_eq!(warnings(&profile), [skipped], "{entry:?}");
+            assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), example_allocator().levels());
+        }
+    }
+}
+
+/// Usual entries are read by another way.
+#[test]
+fn impossible_events_among_many_usual_ones_are_counted() {
+    let mut allocator = Allocator::new(Settings::default());
+    for _ in 0..2000 {
+        let address = allocator.allocate(MIB, 0, 0);
+        allocator.free(address, true, 1);
+    }
+    let snapshot = Snapshot::of(&allocator, &stacks(), Options::default());
+    let impossible = [Py::Int(1 << 61), Py::Int(i64::MAX.into()), Py::Int(-MIB_SIGNED), text("1 MiB")];
+    let mut hostile = snapshot.clone();
+    for (index, size) in (0..).zip(&impossible) {
+        let at = 1000 + 500 * index;
+        let entry = with(&hostile.traces[0][at], "size", Some(size.clone()));
+        let entry = with(&entry, "addr", Some(Py::Int(1 << 40)));
+        hostile.traces[0].insert(at, with(&entry, "action", Some(text("alloc"))));
+    }
+    let (usual, found) = (opened(&snapshot.pickle()).unwrap(), opened(&hostile.pickle()).unwrap());
+    assert_eq!(
+        warnings(&found),
+        [
+            "4 events of cuda:0 have an impossible size or address, or none, and were skipped, so usage may be wrong"
+        ]
+    );
+    assert_eq!(peak(&found, CurveKind::Allocated), peak(&usual, CurveKind::Allocated));
+    assert_eq!(found.ranks[0].tensors.len(), usual.ranks[0].tensors.len());
+}
+
+const MIB_SIGNED: i128 = 1 << 20;
+
+#[test]
+fn impossible_segments_and_blocks_are_counted() {
+    let example = example();
+    let is_used = |block: &&Py| matches!(block, Py::Dict(items) if items.contains(&(text("state"), text("active_allocated"))));
+    let used = |segment: &Py| blocks_of(segment).iter().find(is_used).cloned();
+    let (segment, block) =
+        example.segments.iter().find_map(|segment| Some((segment.clone(), used(segment)?))).unwrap();
+    let with_block = |block: Py| {
+        let rest = blocks_of(&segment).iter().filter(|block| !is_used(block)).cloned();
+        with(&segment, "blocks", Some(list(rest.chain([block]))))
+    };
+    let mut hostile: Vec<Py> = Vec::new();
+    for value in IMPOSSIBLE.into_iter().chain([Some(text("512"))]) {
+        hostile.push(with(&segment, "total_size", value.clone()));
+        hostile.push(with_block(with(&block, "size", value.clone())));
+        if value.is_some() {
+            hostile.push(with_block(with(&block, "requested_size", value)));
+        }
+    }
+    for value in [Py::Int(-1), Py::Int(0), Py::Int(1), text("0x7f")] {
+        hostile.push(with_block(with(&block, "address", Some(value))));
+    }
+    hostile.push(with(&segment, "address", Some(Py::Int(-1))));
+    hostile.push(with(&segment, "device", Some(Py::Int(-1))));
+    hostile.push(with(&segment, "device", Some(text("cuda:0"))));
+    for segment in hostile {
+        let snapshot = Snapshot { segments: vec![segment.clone()], ..example.clone() };
+        let profile = opened(&snapshot.pickle()).unwrap();
+        let warning = "1 segment or block with an impossible address or size, or none, was skipped, so memory at the time of \
+                       the snapshot is missing";
+        assert!(
+            warnings(&profile).iter().any(|found| found == warning),
+            "{segment:?}: {:?}",
+            profile.warnings
+        );
+        assert!(summary(&[profile], &Request::default()).is_ok());
+    }
+}
+
+fn blocks_of(segment: &Py) -> &[Py] {
+    let Py::Dict(items) = segment else { panic!("{segment:?}") };
+    let blocks = items.iter().find(|(key, _)| *key == text("blocks"));
+    match blocks {
+        Some((_, Py::List(blocks))) => blocks,
+        _ => &[],
+    }
+}
+
+#[test]
+fn enormous_memory_is_no_error() {
+    let mut snapshot = example();
+    for index in 0..40_i128 {
+        let (start, bytes) = (index << 56, Py::Int(1 << 48));
+        let block =
+            [("address", Py::Int(start)), ("size", bytes.clone()), ("state", text("active_allocated"))];
+        let segment =
+            [("address", Py::Int(start)), ("total_size", bytes.clone()), ("blocks", list([dict(block)]))];
+        snapshot.segments.push(dict(segment));
+        let entry = [("action", text("segment_alloc")), ("addr", Py::Int(start)), ("size", bytes.clone())];
+        snapshot.traces[0].push(dict(entry));
+        snapshot.traces[0].push(dict([("action", text("alloc")), ("addr", Py::Int(start)), ("size", bytes)]));
+    }
+    let profile = opened(&snapshot.pickle()).unwrap();
+    let answer = summary(std::slice::from_ref(&profile), &Request::default()).unwrap();
+    assert!(!ttmem::report::text(&answer, ttmem::report::Screen::default()).to_string().is_empty());
+    ttmem::report::markdown(&answer, "x", ttmem::report::MarkdownSize::default(), &mut Vec::new()).unwrap();
+}
+
 #[test]
 fn real_snapshots_survive_being_cut() {
     let mut bytes = Vec::new();

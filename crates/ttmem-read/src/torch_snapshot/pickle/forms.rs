@@ -13,7 +13,7 @@ use ttmem_model::HistoryAction;
 
 use super::super::heap::{TextId, Value};
 use super::super::keys::Key;
-use super::super::trace::{OriginIndex, StackOrigins};
+use super::super::trace::{OriginIndex, StackOrigins, is_possible};
 use super::entries::Cursor;
 use super::part::{Part, Place};
 use super::skeleton::{Match, Places, Skeleton, SkeletonId, Then};
@@ -266,6 +266,6 @@ impl Form {
             time_us: kind.time_us.number(window, &starts)?,
             origin,
         };
-        Some((entry, cursor.position() + self.rest.len()))
+        is_possible(&entry).then_some((entry, cursor.position() + self.rest.len()))
     }
 }
