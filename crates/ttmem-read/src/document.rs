@@ -21,12 +21,14 @@ impl Document {
     pub fn line(&mut self, line: &[u8]) {
         let title = std::mem::take(&mut self.title);
         let Some(first) = line.first() else { return };
+        // reStructuredText introduces code like this.
+        let is_introduction = || line.ends_with(b"::") && line.len() > 2;
         let is_certain = match first {
             b'`' | b'~' => is_fence(line),
             b'|' => is_table_rule(line),
             b'<' => is_tag(line),
             b'.' => line.starts_with(b".. ") && memmem::find(line, b"::").is_some(),
-            _ => false,
+            _ => is_introduction(),
         };
         let is_possible = match first {
             b'#' => is_heading(line),
@@ -35,7 +37,7 @@ impl Document {
         };
         if is_certain {
             self.certain = self.certain.saturating_add(1);
-            self.begins_as_one |= !self.has_lines;
+            self.begins_as_one |= !self.has_lines && !is_introduction();
         } else if is_possible {
             self.possible = self.possible.saturating_add(1);
         } else if first.is_ascii_alphanumeric() {
@@ -95,6 +97,7 @@ mod tests {
             "text\n```\nlog\n```\n",
             "| a | b |\n|---|---|\n| 1 | 2 |\n\n## More",
             "Errors\n======\n\n.. code-block:: text\n",
+            "Errors\n------\n\nPyTorch raises::\n\n    text\n",
             "<!DOCTYPE html>\n",
             "text\n<p>a</p>\n<p>b</p>",
         ] {
@@ -107,6 +110,7 @@ mod tests {
         for text in [
             "",
             "loading\n# of parameters: 5\n",
+            "loading::\n",
             "# python model.py\n# on n150\nloading\n",
             "<Tensor a>\n<Tensor b>\n",
             "Results\n=======\n\nMore\n====\n",

@@ -97,8 +97,8 @@ impl Log {
             "no memory data; PyTorch warned that an allocation failed and tried again, but the log has no out-of-memory \
              error"
         } else if self.has_mention {
-            "no memory data; the text mentions an out-of-memory error, but does not contain the complete message; pass \
-             the output of the program that failed"
+            "no memory data; the text mentions an out-of-memory error, but does not contain the complete message of a \
+             program; pass the output of the program that failed"
         } else {
             return None;
         };

@@ -351,7 +351,9 @@ fn is_mention(text: &[u8]) -> bool {
 fn framing_of(text: &[u8], has_prefix: bool, found: &Found) -> Framing {
     let before = &text[..found.start.min(text.len())];
     let is_logged = found.source == "nccl" && memmem::find(text, b"NCCL WARN ").is_some();
-    if is_logged || is_exception(before) || is_repr(before) && found.is_complete {
+    if is_in_code(before) || is_subject(text, found) {
+        Framing::Quoted
+    } else if is_logged || is_exception(before) || is_repr(before) && found.is_complete {
         Framing::Printed
     } else if before.trim_ascii().is_empty() {
         // A line that begins with a status continues with a sentence if it is not an error.
@@ -362,6 +364,23 @@ fn framing_of(text: &[u8], has_prefix: bool, found: &Found) -> Framing {
     } else {
         Framing::Quoted
     }
+}
+
+/// Whether a text ends inside code of Markdown: ``The error is `RuntimeError: ``.
+fn is_in_code(before: &[u8]) -> bool {
+    memchr::memchr_iter(b'`', before).count() % 2 == 1
+}
+
+/// Whether a message without numbers is the subject of a sentence: `CUDA error: out of memory means that …`.
+fn is_subject(text: &[u8], found: &Found) -> bool {
+    const VERBS: [&[u8]; 9] =
+        [b"can", b"indicates", b"is", b"may", b"means", b"occurs", b"happens", b"usually", b"was"];
+    // The message of NCCL is the rest of the line.
+    const OF_NCCL: &[u8] = b"'out of memory'";
+    let at = memmem::find(text, OF_NCCL).filter(|_| found.source == "nccl");
+    let after = text.get(at.map_or(found.end, |at| at + OF_NCCL.len())..).unwrap_or_default();
+    let word = after.strip_prefix(b" ").and_then(|after| after.split(|byte| *byte == b' ').next());
+    !found.has_numbers() && word.is_some_and(|word| VERBS.contains(&word))
 }
 
 /// Whether a text introduces a message: `ERROR:root:`, `Error during generation: `, `{"error": "`. A complete message after it

@@ -264,6 +264,16 @@ fn prose_is_refused() {
         "I get the error CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.90 GiB total capacity;",
         "GPU 0 has a total capacity of 14.56 GiB of which 6.91 GiB is free.",
         "torch.OutOfMemoryError",
+        "RuntimeError: CUDA error: out of memory is raised if the driver has no memory.",
+        "NCCL WARN Cuda failure 2 'out of memory' means that NCCL could not allocate its buffers.",
+    ] {
+        refused(text.as_bytes());
+    }
+    // Complete messages, as examples.
+    for text in [
+        format!("If you see `{V2_2}`, use a smaller batch.\n"),
+        format!("The message is `{V1_10}`. Has anyone seen this?\n> Use a smaller batch.\n"),
+        format!("Errors\n------\n\nPyTorch raises::\n\n    {V2_2}\n\nif there is no memory.\n"),
     ] {
         refused(text.as_bytes());
     }
