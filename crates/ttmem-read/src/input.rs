@@ -10,6 +10,7 @@ use ttmem_model::{Builder, Error, Event, Profile, Result, Sink, Source, frame};
 
 use super::siblings::Siblings;
 use super::torch_snapshot::TorchSnapshot;
+use super::utf16::{ByteOrder, Utf8};
 use super::{Reader, Sniff, docker, folder, json, readers, rotated};
 use crate::history::PlacedAlone;
 use crate::{classes, history};
@@ -36,8 +37,8 @@ pub struct Input<'a> {
     pub is_requested: bool,
     /// The decompressed bytes.
     pub stream: Box<dyn Read + Send>,
-    /// Whether byte ranges can be read from the file again later. Pipes, compressed files and logs of Docker do
-    /// not allow that.
+    /// Whether byte ranges can be read from the file again later. Pipes, compressed files, texts in UTF-16 and logs of
+    /// Docker do not allow that.
     pub rereadable: bool,
     /// The files next to it, for formats that consist of several files.
     pub siblings: Siblings,
@@ -252,6 +253,8 @@ fn look_further(
 pub(super) enum Packing {
     Gzip,
     Zstd,
+    /// A text in UTF-16.
+    Utf16,
     /// A log in JSON lines of Docker.
     Docker,
 }
@@ -284,14 +287,20 @@ pub(super) fn content(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked>
     Ok(content)
 }
 
-/// Decompresses a stream if it is compressed, and takes the text of a log of Docker from its JSON.
+/// Decompresses a stream if it is compressed, converts UTF-16 to UTF-8, and takes the text of a log of Docker from its JSON.
 pub(super) fn unpack(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {
-    let Unpacked { head, stream, packing } = decompress(raw)?;
+    let Unpacked { head, stream, packing } = in_utf8(decompress(raw)?)?;
     if !docker::is_log(&head) {
         return Ok(Unpacked { head, stream, packing });
     }
     let (head, stream) = peek(Box::new(docker::Texts::new(stream)), HEAD)?;
     Ok(Unpacked { head, stream, packing: packing.or(Some(Packing::Docker)) })
+}
+
+fn in_utf8(text: Unpacked) -> io::Result<Unpacked> {
+    let Some(order) = ByteOrder::of(&text.head) else { return Ok(text) };
+    let (head, stream) = peek(Box::new(Utf8::new(text.stream, order)), HEAD)?;
+    Ok(Unpacked { head, stream, packing: text.packing.or(Some(Packing::Utf16)) })
 }
 
 fn decompress(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {

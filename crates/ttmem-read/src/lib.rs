@@ -35,6 +35,7 @@ mod ttnn_arch;
 mod ttnn_db;
 mod ttnn_graph;
 mod ttrt_memory;
+mod utf16;
 mod wrapping;
 
 pub use evidence::{evidence_in, is_same_file};

@@ -149,8 +149,8 @@ impl LastPass {
     pub fn write_alike(&mut self, out: &mut dyn Write, path: &Path) -> Result<()> {
         let failed = |source| Error::Write { path: path.into(), source };
         match self.packing {
-            // The lines of a log of Docker are written as text.
-            None | Some(Packing::Docker) => self.write(out, path),
+            // The lines of a log of Docker or in UTF-16 are written as text.
+            None | Some(Packing::Docker | Packing::Utf16) => self.write(out, path),
             Some(Packing::Gzip) => {
                 let mut packed = flate2::write::GzEncoder::new(out, flate2::Compression::default());
                 self.write(&mut packed, path)?;

@@ -234,6 +234,26 @@ fn a_message_may_be_pasted_wrapped_or_quoted() {
     }
 }
 
+/// PowerShell writes these.
+#[test]
+fn logs_in_utf_16_are_read() {
+    let log = traceback(V2_2).replace('\n', "\r\n");
+    let expected = oom(&log);
+    let units: Vec<u16> = format!("\u{feff}{log}").encode_utf16().collect();
+    let little: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+    let big: Vec<u8> = units.iter().flat_map(|unit| unit.to_be_bytes()).collect();
+    let packed = zstd::encode_all(little.as_slice(), 1).unwrap();
+    for bytes in [little, big, packed] {
+        assert_eq!(oom_of(&opened_as(&bytes, None).unwrap()), expected);
+    }
+    let padded: Vec<u8> = format!("\u{feff}{}{log}", "step 1\r\n".repeat(1 << 20))
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let found = oom_of(&opened_as(&padded, None).unwrap());
+    assert_eq!((cause(&found), &found["loc"]), (cause(&expected), &expected["loc"]));
+}
+
 #[test]
 fn an_error_at_the_end_of_a_long_log_is_found() {
     let lines: Vec<String> =
