@@ -156,6 +156,14 @@ pub struct Transient {
     pub freed_by: u32,
 }
 
+impl Transient {
+    /// `allocated by step 12 and freed by step 15`. The allocating step is omitted if the history begins after it.
+    pub fn lifetime(&self) -> String {
+        let allocated = self.step.map_or_else(String::new, |step| format!("allocated by step {step} and "));
+        format!("{allocated}freed by step {}", self.freed_by)
+    }
+}
+
 /// Bytes lost to fragmentation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]

@@ -56,10 +56,10 @@ fn live(allocations: &Allocations, rows: usize) -> Section {
         let at =
             transient.line.as_ref().map_or_else(String::new, |line| format!(" at {}", cell(line, LOCATION)));
         format!(
-            "The largest allocation that was freed again has {}: {}{at}, freed by step {}.",
+            "The largest allocation that was freed again has {}: {}{at}, {}.",
             size(transient.bytes),
             cell(transient.op.as_deref().unwrap_or("unknown operation"), NAME),
-            transient.freed_by
+            transient.lifetime()
         )
     }));
     let row = |group: &AllocationGroup| {

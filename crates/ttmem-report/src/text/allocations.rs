@@ -204,11 +204,10 @@ fn unused(waste: &Waste, out: &mut Text) {
 fn largest_transient(transient: &Transient, out: &mut Text) {
     let op = transient.op.as_deref().unwrap_or("unknown operation");
     let at = transient.line.as_ref().map_or_else(String::new, |line| format!(" at {line}"));
-    let born = transient.step.map_or_else(String::new, |step| format!("allocated by step {step} and "));
     let text = format!(
-        "The largest allocation that was freed again has {}: {op}{at}, {born}freed by step {}.",
+        "The largest allocation that was freed again has {}: {op}{at}, {}.",
         size(transient.bytes),
-        transient.freed_by
+        transient.lifetime()
     );
     out.sentence(&text, Style::Plain);
     out.blank();

@@ -76,7 +76,10 @@ fn the_screen_and_markdown_name_the_largest_transient() {
     let wanted = "The largest allocation that was freed again has 394.0 MiB: linear.forward at \
                   /home/mluser/gpu-capture1/models.py:32, ";
     assert!(screen.contains(&format!("{wanted}allocated by step 191 and freed by step 195.")), "{screen}");
-    assert!(markdown.contains(&format!("{wanted}freed by step 195.")), "{markdown}");
+    assert!(
+        markdown.contains(&format!("{wanted}allocated by step 191 and freed by step 195.")),
+        "{markdown}"
+    );
 }
 
 #[test]
