@@ -22,11 +22,6 @@ pub(crate) fn leading_number(text: &str) -> Option<&str> {
     (1..10).contains(&digits).then(|| &text[..digits])
 }
 
-/// Whether a file has Python code; C++ frames have other files, or none.
-pub(crate) fn is_python(path: &str) -> bool {
-    std::path::Path::new(path).extension().is_some_and(|end| end == "py") || path.starts_with('<')
-}
-
 /// Whether a file belongs to Python or to an installed package.
 pub(crate) fn is_library(path: &str) -> bool {
     FrameOrigin::of(path).is_library()

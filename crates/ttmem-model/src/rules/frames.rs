@@ -57,6 +57,11 @@ impl FrameOrigin {
     }
 }
 
+/// Whether a file has Python code; C++ frames have other files, or none.
+pub fn is_python(path: &str) -> bool {
+    std::path::Path::new(path).extension().is_some_and(|end| end == "py") || path.starts_with('<')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

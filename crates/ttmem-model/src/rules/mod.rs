@@ -16,5 +16,5 @@ pub mod peak;
 pub mod span;
 
 pub use account::Account;
-pub use frames::FrameOrigin;
+pub use frames::{FrameOrigin, is_python};
 pub use span::Span;

@@ -1,11 +1,11 @@
 //! What code does that allocates or frees, according to its stack.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::rules::is_python;
 use ttmem_model::{Class, Frame, OpId, Profile, StackId};
 
 use super::workspaces::Library;
 use crate::history::snapshot::{ALLOCATION, OTHER};
-use crate::python_stack::is_python;
 
 /// What the code of a stack does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

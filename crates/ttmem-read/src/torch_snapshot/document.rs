@@ -45,6 +45,8 @@ pub(super) struct SegmentFacts {
     pub free_blocks: u32,
     pub stream: u64,
     pub private_pool: Option<(u64, u64)>,
+    /// Whether the segment says which pool it belongs to (2.1 and later).
+    pub has_pool: bool,
     pub is_small: bool,
     pub is_expandable: bool,
 }
@@ -61,6 +63,8 @@ pub(super) struct Annotation {
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub rules: AllocatorRules,
+    /// Whether they are those of XPU's allocator.
+    pub is_xpu: bool,
     /// Devices whose ring buffer overflowed, if the file says so.
     pub overflowed: bool,
 }
@@ -133,6 +137,8 @@ impl Document {
     fn read_settings(&mut self, heap: &Heap, settings: Option<Value>) {
         let Some(settings) = settings else { return };
         let get = |key| heap.get(settings, key);
+        // That allocator has only this setting and `expandable_segments`; CUDA's has all of them in every version.
+        self.settings.is_xpu = get(Key::NewAllocConf).is_some() && get(Key::MaxSplitSize).is_none();
         let rules = &mut self.settings.rules;
         // -1 stands for no limit.
         rules.max_split = get(Key::MaxSplitSize).and_then(Value::int).filter(|bytes| *bytes < 1 << 62);
@@ -217,6 +223,7 @@ fn read_segment(
         bytes,
         stream: int(heap, segment, Key::Stream).unwrap_or(0),
         private_pool: private_pool.filter(|pool| *pool != (0, 0)),
+        has_pool: private_pool.is_some(),
         is_small: kind.is_some_and(|kind| heap.text_of(kind) == "small"),
         is_expandable,
         ..SegmentFacts::default()

@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 use std::path::Path;
 
+use ttmem_model::rules::is_python;
 use ttmem_model::words::{by_count, counted, counted_as, size};
 use ttmem_model::{
     AllocatorRules, Class, Error, HistoryAction, HistoryRow, Label, Op, OpId, OpKind, PoolId, RankEvent,
@@ -18,7 +19,7 @@ use super::trace::{Origin, OriginIndex};
 use crate::definitions::{Definitions, row};
 use crate::history::snapshot::{ALLOCATION, HistoryCursor, OTHER, RowContext, Update, UpdateRow};
 use crate::history::{Contents, PlacedAlone};
-use crate::python_stack::{is_library, is_python};
+use crate::python_stack::is_library;
 use crate::snapshot_files;
 
 /// The pool of pinned host memory.
@@ -77,7 +78,7 @@ impl<'s, 'h> Emitter<'s, 'h> {
 
     fn emit(&mut self, document: Document, placed: Option<&mut Option<PlacedAlone>>) -> Result<()> {
         let Document { devices, host, annotations, settings, has_traces, invalid } = document;
-        let kind = device_kind(self.heap);
+        let kind = if settings.is_xpu || has_xpu_lines(self.heap) { "xpu" } else { "cuda" };
         let mut all: Vec<Named> = devices
             .into_iter()
             .map(|(number, device)| Named { name: format!("{kind}:{number}"), device })
@@ -315,6 +316,15 @@ impl<'s, 'h> Emitter<'s, 'h> {
                 counted(trace.internal, "event")
             ))?;
         }
+        let without_pool = named.device.segments.iter().filter(|segment| !segment.has_pool).count() as u64;
+        if without_pool > 0 && name != PINNED {
+            warn(format!(
+                "{} of {name} {} no segment_pool_id (added in PyTorch 2.1), so memory that is reserved for private pools \
+                 counts as that of the default pool",
+                counted(without_pool, "segment"),
+                by_count(without_pool, "has", "have")
+            ))?;
+        }
         if let Some(missing) = Lacking::of(&named.device).text() {
             warn(format!("the history of {name} has no {missing}"))?;
         }
@@ -411,10 +421,10 @@ where
     streams[next].next()
 }
 
-/// The kind of device: snapshots do not say it, but their stacks may.
-fn device_kind(heap: &Heap) -> &'static str {
+/// Whether a stack has code of XPU devices.
+fn has_xpu_lines(heap: &Heap) -> bool {
     let is_xpu = |line: &crate::history::snapshot::Line| {
         line.file.contains("/torch/xpu/") || line.function.contains("XPUCachingAllocator")
     };
-    if heap.stacks.lines().any(is_xpu) { "xpu" } else { "cuda" }
+    heap.stacks.lines().any(is_xpu)
 }

@@ -321,9 +321,110 @@ fn a_list_of_segments_has_no_history() {
 fn a_trace_of_the_fourth_device_only_belongs_to_it() {
     let options = Options { device: 3, ..Options::default() };
     let profile = opened(&Snapshot::of(&example_allocator(), &stacks(), options).pickle()).unwrap();
-    let names: Vec<&str> = profile.ranks[0].pools.iter().map(|pool| profile.text(pool.name)).collect();
-    assert_eq!(names, ["cuda:3"]);
+    assert_eq!(pool_names(&profile), ["cuda:3"]);
     assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), example_allocator().levels());
+}
+
+fn pool_names(profile: &Profile) -> Vec<&str> {
+    profile.ranks[0].pools.iter().map(|pool| profile.text(pool.name)).collect()
+}
+
+/// `allocator_settings` with some keys.
+fn settings_with(keys: &[&str]) -> Py {
+    Py::Dict(keys.iter().map(|key| (text(key), Py::Int(-1))).collect())
+}
+
+#[test]
+fn xpu_devices_are_known_by_their_settings_or_stacks() {
+    let xpu = settings_with(&["PYTORCH_ALLOC_CONF", "expandable_segments"]);
+    for device in [0, 1] {
+        let options = Options { device, ..Options::default() };
+        let snapshot = Snapshot::of(&example_allocator(), &stacks(), options);
+        let profile = opened(&snapshot.with("allocator_settings", xpu.clone()).pickle()).unwrap();
+        assert_eq!(pool_names(&profile), [format!("xpu:{device}")]);
+        assert_eq!(warnings(&profile), [""; 0]);
+        assert_eq!(levels(&profile, 0, Moment::NEVER.earlier()), example_allocator().levels());
+    }
+    for line in [
+        ("empty_cache", "/lib/python3.12/site-packages/torch/xpu/memory.py", 25),
+        ("c10::xpu::XPUCachingAllocator::NativeCachingAllocator::allocate(unsigned long)", "??", 0),
+    ] {
+        let mut snapshot = example();
+        snapshot.shared[1] = frames(&[line, ("<module>", "/home/me/train.py", 31)]);
+        assert_eq!(pool_names(&opened(&snapshot.pickle()).unwrap()), ["xpu:0"], "{line:?}");
+    }
+    // Newer versions of CUDA's allocator, and versions before 2.3, which have no settings.
+    let cuda = settings_with(&["PYTORCH_ALLOC_CONF", "expandable_segments", "max_split_size"]);
+    for settings in [cuda, dict([])] {
+        let snapshot = example().with("allocator_settings", settings);
+        assert_eq!(pool_names(&opened(&snapshot.pickle()).unwrap()), ["cuda:0"]);
+    }
+}
+
+/// The example with other pools of segments.
+fn with_segment_pools(pool: Option<&Py>) -> Profile {
+    let mut snapshot = example();
+    for segment in &mut snapshot.segments {
+        let Py::Dict(items) = segment else { panic!("a segment") };
+        items.retain(|(key, _)| *key != text("segment_pool_id"));
+        items.extend(pool.map(|pool| (text("segment_pool_id"), pool.clone())));
+    }
+    opened(&snapshot.pickle()).unwrap()
+}
+
+#[test]
+fn segments_have_private_pools_the_default_pool_or_an_unknown_pool() {
+    let pair = |a, b| Py::Tuple(vec![Py::Int(a), Py::Int(b)]);
+    for (pool, private) in [(pair(0, 0), None), (pair(1, 0), Some((1, 0))), (pair(0, 7), Some((0, 7)))] {
+        let profile = with_segment_pools(Some(&pool));
+        let reserved = &profile.ranks[0].reserved.private_pool;
+        assert!(!reserved.is_empty() && reserved.iter().all(|found| *found == private), "{private:?}");
+        assert_eq!(warnings(&profile), [""; 0]);
+    }
+    let unknown = [None, Some(Py::None), Some(Py::Int(1)), Some(Py::Tuple(vec![Py::Int(1)]))];
+    for pool in unknown {
+        let profile = with_segment_pools(pool.as_ref());
+        assert!(profile.ranks[0].reserved.private_pool.iter().all(Option::is_none), "{pool:?}");
+        let count = profile.ranks[0].reserved.len();
+        let wanted = format!("{count} segments of cuda:0 have no segment_pool_id");
+        assert!(warnings(&profile)[0].starts_with(&wanted), "{pool:?}: {:?}", profile.warnings);
+    }
+}
+
+#[test]
+fn entries_have_private_pools_the_default_pool_or_an_unknown_pool() {
+    let pair = |a, b| Py::Tuple(vec![Py::Int(a), Py::Int(b)]);
+    let wanted = "private pool: (0, 7)";
+    for (pool, has_attribute) in
+        [(Some(pair(0, 7)), true), (Some(pair(0, 0)), false), (Some(Py::None), false), (None, false)]
+    {
+        let mut snapshot = example();
+        let Py::Dict(first) = &mut snapshot.traces[0][1] else { panic!("an entry") };
+        first.extend(pool.clone().map(|pool| (text("pool_id"), pool)));
+        let profile = opened(&snapshot.pickle()).unwrap();
+        let ops = (0..profile.ops.len()).filter_map(OpId::new);
+        let attributes: Vec<&str> =
+            ops.filter_map(|op| profile.ops.get(op)?.attributes).map(|text| profile.text(text)).collect();
+        assert_eq!(attributes.contains(&wanted), has_attribute, "{pool:?}: {attributes:?}");
+        assert!(has_attribute || attributes.is_empty(), "{pool:?}: {attributes:?}");
+    }
+}
+
+#[test]
+fn a_stack_without_python_lines_is_named_after_the_caller_of_the_allocator() {
+    let mut snapshot = example();
+    snapshot.shared[1] = frames(&[
+        ("torch::unwind::unwind()", "??", 0),
+        ("c10::cuda::CUDACachingAllocator::Native::malloc(void**, unsigned long)", "x.cpp", 0),
+        ("c10d::ProcessGroupNCCL::initNCCLComm(std::string const&)", "??", 0),
+        ("main", "??", 0),
+    ]);
+    let profile = opened(&snapshot.pickle()).unwrap();
+    let ops = (0..profile.ops.len()).filter_map(OpId::new);
+    let op = ops.into_iter().find(|op| {
+        profile.ops.name(*op).is_some_and(|name| profile.text(name) == "c10d::ProcessGroupNCCL::initNCCLComm")
+    });
+    assert_eq!(op.map(|op| profile.ops.loc(op)), Some(None));
 }
 
 #[test]
