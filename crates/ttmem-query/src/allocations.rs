@@ -9,8 +9,9 @@ use std::str::FromStr;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use ttmem_model::{Moment, OpId, PoolId, Position, Profile, Rank, ScopeId, StackId, TensorId};
+use ttmem_model::{Moment, OpId, PoolId, Position, Profile, Rank, StackId, TensorId};
 
+use crate::analyze::modules::{ModuleIndex, Modules};
 use crate::analyze::reserved::{ReservedPool, reserved_pools};
 use crate::analyze::{Account, Span, peak};
 use crate::filter::Filter;
@@ -29,7 +30,7 @@ pub enum GroupBy {
     Stack,
     /// The operation: the innermost function.
     Op,
-    /// The module or named range.
+    /// The module or named range; `forward` calls in call stacks if the input has no names of modules.
     Module,
     /// The class.
     Class,
@@ -64,6 +65,17 @@ impl FromStr for GroupBy {
     }
 }
 
+/// What modules are known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum ModuleSource {
+    /// The names that the program recorded.
+    Names,
+    /// The `forward` calls in call stacks.
+    Stacks,
+}
+
 /// The allocations of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
@@ -76,6 +88,9 @@ pub struct Allocations {
     pub filter: Option<String>,
     /// What allocations are grouped by.
     pub by: GroupBy,
+    /// What modules are known by; omitted if allocations are not grouped by module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module_source: Option<ModuleSource>,
     /// The number of live allocations that pass the filter, and their bytes.
     pub live: Sum,
     /// All allocations that pass the filter, over the whole input.
@@ -98,6 +113,9 @@ pub struct Allocations {
 pub struct Grouping {
     /// What allocations are grouped by.
     pub by: GroupBy,
+    /// What modules are known by; omitted if allocations are not grouped by module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module_source: Option<ModuleSource>,
     /// The groups with the most live bytes, largest first.
     pub groups: Vec<AllocationGroup>,
     /// The groups that allocated the most bytes over time, largest first.
@@ -208,7 +226,7 @@ enum Key {
     Line(Option<ttmem_model::StrId>),
     Stack(Option<StackId>),
     Op(Option<ttmem_model::StrId>),
-    Module(Option<ScopeId>),
+    Module(Option<ModuleIndex>),
     Class(&'static str),
     Size(u64),
 }
@@ -234,14 +252,16 @@ pub(crate) fn allocations(
     }
     let is_large = rank.steps.len() > MANY_STEPS;
     let waste = || crate::analyze::reserved::waste(account.pool, rank.end());
+    let keys = Keys::new(profile, rank, request.by);
     let (waste, Grouped { all, live, total, transient }) =
-        both(is_large, waste, || grouped(profile, account, &request));
-    let Grouping { groups, busiest, .. } = ranked(profile, rank, all, &request);
+        both(is_large, waste, || grouped(&keys, account, &request));
+    let Grouping { groups, busiest, module_source, .. } = keys.ranked(all, request.top);
     Some(Allocations {
         pool: profile.text(account.pool.name).to_owned(),
         position: request.at.position(),
         filter: request.filter.map(ToString::to_string),
         by: request.by,
+        module_source,
         live,
         total,
         groups,
@@ -255,7 +275,12 @@ pub(crate) fn allocations(
 /// The allocations in the summary of a whole rank, by each of their properties. Properties that no allocation has are
 /// omitted: lines, for example, need call stacks.
 pub fn groupings(profile: &Profile, rank: &Rank, found: &Allocations) -> Vec<Grouping> {
-    let known = Grouping { by: found.by, groups: found.groups.clone(), busiest: found.busiest.clone() };
+    let known = Grouping {
+        by: found.by,
+        module_source: found.module_source,
+        groups: found.groups.clone(),
+        busiest: found.busiest.clone(),
+    };
     let is_pool =
         |id: &PoolId| rank.pools.get(id.index()).is_some_and(|pool| profile.text(pool.name) == found.pool);
     let pool = (0..rank.pools.len()).filter_map(PoolId::new).find(is_pool);
@@ -270,27 +295,13 @@ pub fn groupings(profile: &Profile, rank: &Rank, found: &Allocations) -> Vec<Gro
             return known.clone();
         }
         let request = AllocationsRequest { filter: None, by, at, top: RANKED };
-        ranked(profile, rank, grouped(profile, &account, &request).all, &request)
+        let keys = Keys::new(profile, rank, by);
+        keys.ranked(grouped(&keys, &account, &request).all, RANKED)
     };
     let has_keys = |grouping: &Grouping| {
         grouping.groups.iter().chain(&grouping.busiest).any(|group| group.key.is_some())
     };
     GroupBy::ALL.into_par_iter().map(grouping).filter(has_keys).collect()
-}
-
-/// The largest groups.
-fn ranked(
-    profile: &Profile,
-    rank: &Rank,
-    mut all: Vec<(Key, Group)>,
-    request: &AllocationsRequest<'_>,
-) -> Grouping {
-    let row = |(key, group): &(Key, Group)| described(profile, rank, *key, group);
-    all.sort_unstable_by_key(|(key, group)| (Reverse(group.live.bytes), Reverse(group.total.bytes), *key));
-    let groups = all.iter().filter(|(_, group)| group.live.count > 0).take(request.top).map(row).collect();
-    all.sort_unstable_by_key(|(key, group)| (Reverse(group.total.bytes), *key));
-    let busiest = all.iter().take(request.top).map(row).collect();
-    Grouping { by: request.by, groups, busiest }
 }
 
 /// The groups of a pool's allocations, and their sums.
@@ -303,12 +314,12 @@ struct Grouped {
     transient: Option<(u64, TensorId)>,
 }
 
-fn grouped(profile: &Profile, account: &Account<'_>, request: &AllocationsRequest<'_>) -> Grouped {
+fn grouped(keys: &Keys<'_>, account: &Account<'_>, request: &AllocationsRequest<'_>) -> Grouped {
     let (rank, at) = (account.rank, request.at);
-    let matcher = request.filter.map(|filter| filter.matcher(profile, rank));
+    let matcher = request.filter.map(|filter| filter.matcher(keys.profile, rank));
     let end = Moment::NEVER.earlier();
     let mut found = Grouped::default();
-    let mut places = GroupPlaces::new(profile, request.by);
+    let mut places = GroupPlaces::new(keys.profile, request.by);
     let tensors = &rank.tensors;
     for index in 0..tensors.len() {
         let Some(tensor) = TensorId::new(index).filter(|_| tensors.pool[index] == account.id) else {
@@ -320,7 +331,7 @@ fn grouped(profile: &Profile, account: &Account<'_>, request: &AllocationsReques
         let bytes = tensors.per_bank[index].or_zero();
         let (born, dies) = (tensors.born[index], tensors.dies[index]);
         let op = rank.made_by(tensor);
-        let place = places.of(&mut found.all, op, || key(profile, rank, tensor, op, request.by));
+        let place = places.of(&mut found.all, op, || keys.of(tensor, op));
         let Some((_, group)) = found.all.get_mut(place) else { continue };
         group.has_several_ops |= group.total.count > 0 && group.first != op;
         group.first = op;
@@ -371,37 +382,72 @@ impl GroupPlaces {
     }
 }
 
-fn key(profile: &Profile, rank: &Rank, tensor: TensorId, op: Option<OpId>, by: GroupBy) -> Key {
-    match by {
-        GroupBy::Line => Key::Line(op.and_then(|op| profile.ops.loc(op))),
-        GroupBy::Stack => Key::Stack(op.and_then(|op| profile.stacks.of_op(op))),
-        GroupBy::Op => Key::Op(op.and_then(|op| profile.ops.name(op))),
-        GroupBy::Module => Key::Module(rank.made_in(tensor)),
-        GroupBy::Class => Key::Class(rank.tensors.class[tensor.index()].as_str()),
-        GroupBy::Size => Key::Size(rank.tensors.per_bank[tensor.index()].or_zero()),
-    }
+/// What the allocations of a rank are grouped by.
+struct Keys<'a> {
+    profile: &'a Profile,
+    rank: &'a Rank,
+    by: GroupBy,
+    /// The modules, if allocations are grouped by them.
+    modules: Option<Modules<'a>>,
 }
 
-fn described(profile: &Profile, rank: &Rank, key: Key, group: &Group) -> AllocationGroup {
-    let text = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id).to_owned());
-    let op = group.first.filter(|_| !group.has_several_ops).and_then(|op| profile.ops.name(op));
-    let mut stack = Vec::new();
-    let key = match key {
-        Key::Line(line) => text(line),
-        Key::Op(op) => text(op),
-        Key::Module(scope) => scope.and_then(|scope| text(rank.scopes.name.get(scope.index()).copied())),
-        Key::Class(class) => Some(class.to_owned()),
-        Key::Size(bytes) => Some(ttmem_model::words::size(bytes)),
-        Key::Stack(id) => {
-            let lines = id.into_iter().flat_map(|id| profile.stacks.lines(id));
-            stack.extend(lines.map(|frame| {
-                format!("{} at {}:{}", profile.text(frame.function), profile.text(frame.file), frame.line)
-            }));
-            group.first.and_then(|op| text(profile.ops.loc(op)))
+impl<'a> Keys<'a> {
+    fn new(profile: &'a Profile, rank: &'a Rank, by: GroupBy) -> Self {
+        let modules = (by == GroupBy::Module).then(|| Modules::new(profile, rank));
+        Self { profile, rank, by, modules }
+    }
+
+    fn of(&self, tensor: TensorId, op: Option<OpId>) -> Key {
+        let Self { profile, rank, .. } = self;
+        match self.by {
+            GroupBy::Line => Key::Line(op.and_then(|op| profile.ops.loc(op))),
+            GroupBy::Stack => Key::Stack(op.and_then(|op| profile.stacks.of_op(op))),
+            GroupBy::Op => Key::Op(op.and_then(|op| profile.ops.name(op))),
+            GroupBy::Module => Key::Module(self.modules.as_ref().and_then(|modules| modules.of(tensor, op))),
+            GroupBy::Class => Key::Class(rank.tensors.class[tensor.index()].as_str()),
+            GroupBy::Size => Key::Size(rank.tensors.per_bank[tensor.index()].or_zero()),
         }
-    };
-    let Group { live, at_end, total, .. } = *group;
-    AllocationGroup { key, op: text(op), stack, live, at_end, total }
+    }
+
+    fn module_source(&self) -> Option<ModuleSource> {
+        let modules = self.modules.as_ref()?;
+        Some(if modules.are_derived() { ModuleSource::Stacks } else { ModuleSource::Names })
+    }
+
+    /// The largest groups.
+    fn ranked(&self, mut all: Vec<(Key, Group)>, top: usize) -> Grouping {
+        let row = |(key, group): &(Key, Group)| self.described(*key, group);
+        all.sort_unstable_by_key(|(key, group)| {
+            (Reverse(group.live.bytes), Reverse(group.total.bytes), *key)
+        });
+        let groups = all.iter().filter(|(_, group)| group.live.count > 0).take(top).map(row).collect();
+        all.sort_unstable_by_key(|(key, group)| (Reverse(group.total.bytes), *key));
+        let busiest = all.iter().take(top).map(row).collect();
+        Grouping { by: self.by, module_source: self.module_source(), groups, busiest }
+    }
+
+    fn described(&self, key: Key, group: &Group) -> AllocationGroup {
+        let profile = self.profile;
+        let text = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id).to_owned());
+        let op = group.first.filter(|_| !group.has_several_ops).and_then(|op| profile.ops.name(op));
+        let mut stack = Vec::new();
+        let key = match key {
+            Key::Line(line) => text(line),
+            Key::Op(op) => text(op),
+            Key::Module(module) => module.zip(self.modules.as_ref()).and_then(|(id, all)| all.name(id)),
+            Key::Class(class) => Some(class.to_owned()),
+            Key::Size(bytes) => Some(ttmem_model::words::size(bytes)),
+            Key::Stack(id) => {
+                let lines = id.into_iter().flat_map(|id| profile.stacks.lines(id));
+                stack.extend(lines.map(|frame| {
+                    format!("{} at {}:{}", profile.text(frame.function), profile.text(frame.file), frame.line)
+                }));
+                group.first.and_then(|op| text(profile.ops.loc(op)))
+            }
+        };
+        let Group { live, at_end, total, .. } = *group;
+        AllocationGroup { key, op: text(op), stack, live, at_end, total }
+    }
 }
 
 fn described_transient(profile: &Profile, rank: &Rank, bytes: u64, tensor: TensorId) -> Transient {

@@ -1,23 +1,27 @@
 //! Filters of allocations, as users write them: `size > 10MiB and stack ~ "attention"`.
 //!
-//! A filter is parsed once and applied to any number of allocations. Conditions on stacks, lines and operations are
-//! evaluated once per distinct operation.
+//! A filter is parsed once and applied to any number of allocations. Conditions on operations, their lines and stacks, on
+//! modules and on pools are evaluated once per operation, module or pool.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 use regex_lite::Regex;
-use ttmem_model::{Class, MemorySize, Moment, OpId, Profile, Rank, TensorId};
+use ttmem_model::{Class, MemorySize, Moment, OpId, Profile, Rank, StrId, TensorId};
+
+use crate::analyze::modules::Modules;
 
 /// The fields that conditions compare, with what they mean.
-pub const FIELDS: [(&str, &str); 9] = [
+pub const FIELDS: [(&str, &str); 11] = [
     ("size", "bytes of the allocation: 10MiB"),
     ("class", "parameter, gradient, optimizer, activation, kv_cache, workspace, …"),
     ("name", "name of the tensor"),
     ("op", "operation that allocated it"),
     ("line", "source line that allocated it: train.py:31"),
     ("stack", "any line of its call stack: function, file and line"),
+    ("module", "module or named range that allocated it, as `--by module` shows it"),
+    ("pool", "pool that it is in: DRAM, cuda:0"),
     ("allocated", "step that allocated it; 0 if it existed before the first step"),
     ("freed", "step that freed it, or `never`"),
     ("steps", "number of steps that it lived"),
@@ -51,8 +55,8 @@ enum Node {
     Not(Box<Node>),
     Number(NumberField, Compare, u64),
     Text(TextField, TextTest),
-    /// A condition on the operation, by its index among all of them.
-    Op(OpField, TextTest, usize),
+    /// A condition on something that allocations have in common, by its index among all such conditions.
+    Common(CommonField, TextTest, usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +73,14 @@ enum TextField {
     Name,
 }
 
+/// A field with the same value for many allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OpField {
+enum CommonField {
     Op,
     Line,
     Stack,
+    Module,
+    Pool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,28 +141,35 @@ impl Filter {
             || Regex::new(&pattern).map_or_else(|_| TextTest::Is(text.to_owned()), TextTest::Matches);
         let or = |a: Node, b: Node| Node::Or(Box::new(a), Box::new(b));
         let name = Node::Text(TextField::Name, matching());
-        let of_op = [OpField::Op, OpField::Line, OpField::Stack];
-        let of_op = of_op.into_iter().enumerate().map(|(index, field)| Node::Op(field, matching(), index));
+        let of_op = [CommonField::Op, CommonField::Line, CommonField::Stack];
+        let of_op =
+            of_op.into_iter().enumerate().map(|(index, field)| Node::Common(field, matching(), index));
         Self { text: text.to_owned(), root: of_op.fold(name, or) }
     }
 }
 
-/// A filter with the answers of its conditions on operations.
+/// A filter with the answers of its conditions on common fields.
 #[derive(Debug)]
 pub struct Matcher<'a> {
     filter: &'a Filter,
     profile: &'a Profile,
     rank: &'a Rank,
-    /// For each condition on operations, the answer for each operation.
-    ops: Vec<Vec<bool>>,
+    /// The modules, if a condition is about them.
+    modules: Option<Modules<'a>>,
+    /// For each condition on a common field, the answer for each operation, module or pool.
+    answers: Vec<Vec<bool>>,
 }
 
 impl Filter {
     /// Prepares a filter for the allocations of a rank.
     pub fn matcher<'a>(&'a self, profile: &'a Profile, rank: &'a Rank) -> Matcher<'a> {
-        let mut ops = Vec::new();
-        self.root.answer_ops(profile, &mut ops);
-        Matcher { filter: self, profile, rank, ops }
+        let mut conditions = Vec::new();
+        self.root.common(&mut conditions);
+        let is_of_module = conditions.iter().any(|(field, _)| *field == CommonField::Module);
+        let modules = is_of_module.then(|| Modules::new(profile, rank));
+        let mut matcher = Matcher { filter: self, profile, rank, modules, answers: Vec::new() };
+        matcher.answers = conditions.into_iter().map(|(field, test)| matcher.answer(field, test)).collect();
+        matcher
     }
 }
 
@@ -172,11 +186,39 @@ impl Matcher<'_> {
             Node::Not(inner) => !self.holds(inner, tensor),
             Node::Number(field, compare, value) => compare.holds(self.number(*field, tensor).cmp(value)),
             Node::Text(field, test) => test.holds(self.text(*field, tensor).into_iter()),
-            Node::Op(_, test, index) => {
-                let op = self.rank.made_by(tensor);
-                let known = op.and_then(|op| self.ops.get(*index)?.get(op.index()).copied());
+            Node::Common(field, test, condition) => {
+                let place = self.place(*field, tensor);
+                let known = place.and_then(|place| self.answers.get(*condition)?.get(place).copied());
                 known.unwrap_or_else(|| test.holds(std::iter::empty()))
             }
+        }
+    }
+
+    /// The answers to a condition on a common field.
+    fn answer(&self, field: CommonField, test: &TextTest) -> Vec<bool> {
+        match field {
+            CommonField::Op | CommonField::Line | CommonField::Stack => {
+                let ops = (0..self.profile.ops.len()).filter_map(OpId::new);
+                ops.map(|op| passes(self.profile, op, field, test)).collect()
+            }
+            CommonField::Module => {
+                let names = self.modules.iter().flat_map(Modules::names);
+                names.map(|name| test.holds(name.as_deref().into_iter())).collect()
+            }
+            CommonField::Pool => {
+                let names = self.rank.pools.iter().map(|pool| self.profile.text(pool.name));
+                names.map(|name| test.holds(std::iter::once(name))).collect()
+            }
+        }
+    }
+
+    /// The place of an allocation's answer.
+    fn place(&self, field: CommonField, tensor: TensorId) -> Option<usize> {
+        let op = || self.rank.made_by(tensor);
+        match field {
+            CommonField::Op | CommonField::Line | CommonField::Stack => op().map(OpId::index),
+            CommonField::Module => Some(self.modules.as_ref()?.of(tensor, op())?.index()),
+            CommonField::Pool => self.rank.tensors.pool.get(tensor.index()).map(|pool| pool.index()),
         }
     }
 
@@ -207,31 +249,29 @@ impl Matcher<'_> {
 }
 
 impl Node {
-    fn answer_ops(&self, profile: &Profile, answers: &mut Vec<Vec<bool>>) {
+    /// The conditions on common fields, in order.
+    fn common<'n>(&'n self, found: &mut Vec<(CommonField, &'n TextTest)>) {
         match self {
             Self::And(a, b) | Self::Or(a, b) => {
-                a.answer_ops(profile, answers);
-                b.answer_ops(profile, answers);
+                a.common(found);
+                b.common(found);
             }
-            Self::Not(inner) => inner.answer_ops(profile, answers),
-            Self::Op(field, test, _) => {
-                let ops = (0..profile.ops.len()).filter_map(OpId::new);
-                answers.push(ops.map(|op| passes(profile, op, *field, test)).collect());
-            }
+            Self::Not(inner) => inner.common(found),
+            Self::Common(field, test, _) => found.push((*field, test)),
             Self::Number(..) | Self::Text(..) => {}
         }
     }
 }
 
-fn passes(profile: &Profile, op: OpId, field: OpField, test: &TextTest) -> bool {
-    let one = |id: Option<ttmem_model::StrId>| id.map(|id| profile.text(id)).into_iter();
+/// Whether an operation passes a condition on itself, its line or its stack.
+fn passes(profile: &Profile, op: OpId, field: CommonField, test: &TextTest) -> bool {
+    let one = |id: Option<StrId>| id.map(|id| profile.text(id)).into_iter();
     match field {
-        OpField::Op => test.holds(one(profile.ops.name(op))),
-        OpField::Line => match profile.ops.loc(op) {
+        CommonField::Line => match profile.ops.loc(op) {
             Some(loc) => is_line(test, profile.text(loc)),
             None => test.holds(std::iter::empty()),
         },
-        OpField::Stack => {
+        CommonField::Stack => {
             let lines = profile.stacks.of_op(op).map(|stack| profile.stacks.lines(stack));
             let lines: Vec<String> = lines
                 .into_iter()
@@ -242,6 +282,7 @@ fn passes(profile: &Profile, op: OpId, field: OpField, test: &TextTest) -> bool 
                 .collect();
             test.holds(lines.iter().map(String::as_str))
         }
+        _ => test.holds(one(profile.ops.name(op))),
     }
 }
 
@@ -262,7 +303,7 @@ impl FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parser = Parser { words: words(text)?, next: 0, ops: 0, depth: 0 };
+        let mut parser = Parser { words: words(text)?, next: 0, common: 0, depth: 0 };
         let root = parser.any_of()?;
         match parser.words.get(parser.next) {
             None => Ok(Self { text: text.trim().to_owned(), root }),
@@ -325,8 +366,8 @@ const MAX_DEPTH: usize = 64;
 struct Parser {
     words: Vec<Word>,
     next: usize,
-    /// The number of conditions on operations so far.
-    ops: usize,
+    /// The number of conditions on common fields so far.
+    common: usize,
     depth: usize,
 }
 
@@ -397,17 +438,19 @@ impl Parser {
             "steps" => self.number(NumberField::Steps, &field),
             "class" => Ok(Node::Text(TextField::Class, self.class_test(&field)?)),
             "name" => Ok(Node::Text(TextField::Name, self.test(&field)?)),
-            "op" => self.of_op(OpField::Op, &field),
-            "line" => self.of_op(OpField::Line, &field),
-            "stack" => self.of_op(OpField::Stack, &field),
+            "op" => self.common(CommonField::Op, &field),
+            "line" => self.common(CommonField::Line, &field),
+            "stack" => self.common(CommonField::Stack, &field),
+            "module" => self.common(CommonField::Module, &field),
+            "pool" => self.common(CommonField::Pool, &field),
             _ => Err(format!("unknown field `{field}`; expected one of {}", names())),
         }
     }
 
-    fn of_op(&mut self, field: OpField, name: &str) -> Result<Node, String> {
+    fn common(&mut self, field: CommonField, name: &str) -> Result<Node, String> {
         let test = self.test(name)?;
-        self.ops += 1;
-        Ok(Node::Op(field, test, self.ops - 1))
+        self.common += 1;
+        Ok(Node::Common(field, test, self.common - 1))
     }
 
     fn sign(&mut self, field: &str) -> Result<&'static str, String> {
@@ -537,6 +580,8 @@ mod tests {
             "allocated < 100 and freed >= never or steps <= 3",
             "op == linear.forward",
             "stack !~ backward",
+            "module ~ \"h.*.mlp\" and pool != 'cuda:1'",
+            "not module = forward or pool = DRAM and module !~ mlp",
         ] {
             let filter: Filter = text.parse().unwrap();
             assert_eq!(filter.to_string(), text);

@@ -107,7 +107,10 @@ pub fn flame(profiles: &[Profile], summary: &Summary, request: &Request, of: Fla
         return Err(Error::NotFound("no rank to draw".into()));
     };
     let file = || profile.source.file.clone();
-    let pool = answer.peak.as_ref().and_then(|peak| rank.pool_named(profile, &peak.pool));
+    // A filter may select allocations of another pool.
+    let listed = answer.allocations.as_ref().filter(|found| found.filter.is_some()).map(|found| &found.pool);
+    let pool = listed.or(answer.peak.as_ref().map(|peak| &peak.pool));
+    let pool = pool.and_then(|pool| rank.pool_named(profile, pool));
     let account = pool.and_then(|(id, _)| Account::new(rank, id));
     let no_data = |message: &str| Error::NoMemoryData { file: file(), message: message.into() };
     let account = account.ok_or_else(|| no_data("no memory data to draw"))?;

@@ -54,7 +54,8 @@ pub mod words;
 
 pub use about::{About, AboutPeak, Extent, ShownPeak};
 pub use allocations::{
-    AllocationGroup, Allocations, GroupBy, Grouping, Sum, Transient, Waste, WasteInPart, groupings,
+    AllocationGroup, Allocations, GroupBy, Grouping, ModuleSource, Sum, Transient, Waste, WasteInPart,
+    groupings,
 };
 pub use analyze::diff::ChangeKind;
 pub use analyze::fragmentation::Severity;

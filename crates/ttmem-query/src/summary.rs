@@ -1,6 +1,7 @@
 //! `ttmem summary`: the content of its screen, as data.
 
 use std::cell::OnceCell;
+use std::cmp::Reverse;
 use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
@@ -279,9 +280,27 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The pool whose allocations are listed: the main one, unless the filter selects none of its allocations. Then it is the
+    /// pool with the highest peak among those with selected allocations.
+    fn listed_pool(&self, main: usize, peaks: &[Option<peak::Peak>]) -> usize {
+        let Some(filter) = self.request.filter.as_ref().filter(|_| self.accounts.len() > 1) else {
+            return main;
+        };
+        let matcher = filter.matcher(self.profile, self.rank);
+        let selects = |pool: &usize| {
+            let id = self.accounts.get(*pool).map(|account| account.id);
+            let tensors = (0..self.rank.tensors.len()).filter_map(TensorId::new);
+            let mut in_pool = tensors.filter(|tensor| Some(self.rank.tensors.pool[tensor.index()]) == id);
+            in_pool.any(|tensor| matcher.matches(tensor))
+        };
+        let mut others: Vec<usize> = (0..self.accounts.len()).collect();
+        others.sort_by_key(|pool| Reverse(peaks.get(*pool).copied().flatten().map(|peak| peak.per_bank)));
+        std::iter::once(main).chain(others).find(selects).unwrap_or(main)
+    }
+
     /// The allocations of a pool at its peak, or at the requested position.
-    fn allocations(&self, main: usize, peak: Option<peak::Peak>) -> Option<Allocations> {
-        let account = self.accounts.get(main)?;
+    fn allocations(&self, pool: usize, peak: Option<peak::Peak>) -> Option<Allocations> {
+        let account = self.accounts.get(pool)?;
         let is_requested = self.request.filter.is_some() || self.request.by.is_some();
         if !is_requested && account.pool.curve(CurveKind::Reserved).is_none() {
             return None;
@@ -331,8 +350,9 @@ impl<'a> View<'a> {
                     (self.name(account), self.peak_moment(account, peak))
                 };
                 let moments: Vec<(String, PoolMoment)> = with_peaks().map(moment).collect();
-                let peak = main.and_then(|main| peaks.get(main).copied().flatten());
-                (moments, main.and_then(|main| self.allocations(main, peak)), self.executed())
+                let listed = main.map(|main| self.listed_pool(main, &peaks));
+                let peak = listed.and_then(|pool| peaks.get(pool).copied().flatten());
+                (moments, listed.and_then(|pool| self.allocations(pool, peak)), self.executed())
             },
         );
         let situation = self.situation(&peaks, dram, verdict.as_ref(), growth.as_ref());

@@ -72,6 +72,8 @@ export type Allocations = {
   filter: string | null,
   /** What allocations are grouped by. */
   by: GroupBy,
+  /** What modules are known by; omitted if allocations are not grouped by module. */
+  module_source?: ModuleSource | null,
   /** The number of live allocations that pass the filter, and their bytes. */
   live: Sum,
   /** All allocations that pass the filter, over the whole input. */
@@ -1009,6 +1011,9 @@ export type MemoryColumns = {
   per_bank: Array<number>,
 };
 
+/** What modules are known by. */
+export type ModuleSource = "names" | "stacks";
+
 /** The pool that tensors have left. */
 export type MovedFrom = {
   /** The pool. */
@@ -1283,6 +1288,8 @@ export type PageGrouping = {
   by: GroupBy,
   /** The property, such as `source line`. */
   title: string,
+  /** What the property means for this input, if that needs an explanation. */
+  note: string | null,
   /** The groups with the most live bytes, largest first. */
   groups: Array<PageGroup>,
   /** The groups that allocated the most bytes over time, largest first. */

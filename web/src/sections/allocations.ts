@@ -122,16 +122,15 @@ function partsOfRun(parts: readonly WasteInPart[], kind: "internal" | "external"
 }
 
 function groupTables(rank: Rank, allocations: Allocations, grouping: PageGrouping): HTMLElement[] {
-  const { by, groups, busiest } = grouping;
+  const { by, note, groups, busiest } = grouping;
   const { live, total } = allocations;
   const when = positionTitle(rank, momentBefore(allocations.position));
   const tables = [h("h3", {}, `Live ${when}`), groupTable("live", grouping, groups, live)];
   if (hasFreed(allocations)) {
     tables.push(h("h3", {}, "Allocated most over time"), groupTable("total", grouping, busiest, total));
   }
-  return by === "stack"
-    ? [h("p", { class: "note" }, "Click a line to show its call stack."), ...tables]
-    : tables;
+  const hint = by === "stack" ? "Click a line to show its call stack." : note;
+  return hint === null ? tables : [h("p", { class: "note" }, hint), ...tables];
 }
 
 /** The groups by their live bytes, or by all bytes that they allocated. */

@@ -407,14 +407,16 @@ function sourcesBox(rank: Rank): HTMLElement | null {
   const found = moment?.made_in ?? [];
   // A single row for everything outside all parts is useless.
   if (!moment || found.every(({ name }) => name === null)) return null;
+  const areModules = found.some(({ kind }) => kind === "forward");
+  const what = areModules ? "module" : "named range";
   const heads: Heading[] = [
-    ["Module", false],
+    [areModules ? "Module" : "Named range", false],
     ["Size", true],
     ["Share of peak", true],
     ["Tensors", true],
   ];
   const name = ({ name, kind, scopes }: MadeIn) => [
-    h("code", {}, name ?? "outside all modules"),
+    h("code", {}, name ?? `outside all ${what}s`),
     kind === "backward" && name !== "backward" ? ", backward" : "",
     scopes > 1 ? h("span", { class: "note" }, ` (${count(scopes)} ${SIMILAR[kind ?? ""] ?? "modules"})`) : "",
   ];
@@ -431,7 +433,7 @@ function sourcesBox(rank: Rank): HTMLElement | null {
     h(
       "summary",
       {},
-      `Live activations by module at the ${moment.pool} peak `,
+      `Live activations by ${what} at the ${moment.pool} peak `,
       h("span", { class: "note" }, "similar layers share a row"),
     ),
     h("div", { class: "scroll-x" }, plainTable(heads, found.slice(0, MAX_SOURCES).map(row)).table),

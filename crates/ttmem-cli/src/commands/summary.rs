@@ -72,7 +72,7 @@ pub(crate) struct Summary {
     pub expect: Vec<String>,
 
     /// List only matching allocations: `size > 10MiB and stack ~ "attention"`. Fields: size, class, name, op, line, stack,
-    /// allocated, freed, steps.
+    /// module, pool, allocated, freed, steps.
     #[arg(long = "where", value_name = "CONDITION")]
     pub filter: Option<Filter>,
 

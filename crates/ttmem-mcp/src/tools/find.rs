@@ -15,7 +15,7 @@ pub(super) const TOOL: Tool = Tool {
     title: "Find tensors",
     description: "All tensors of the run that match, largest first, whether live at the peak or not. `where` is a condition as in \
                   `ttmem summary --where`: `size > 10MiB and stack ~ \"attention\"`. Its fields are size, class, name, op, line, \
-                  stack, allocated, freed and steps; operators are = != < <= > >= ~ !~ (regular expression), and, or, not.",
+                  stack, module, pool, allocated, freed and steps; operators are = != < <= > >= ~ !~ (regular expression), and, or, not.",
     parameters: &[
         PROFILE,
         parameter("where", "The condition."),

@@ -20,6 +20,7 @@ pub mod l1;
 pub mod lanes;
 pub mod ledger;
 pub mod main_pool;
+pub mod modules;
 pub mod names;
 pub mod oom;
 pub mod outside;

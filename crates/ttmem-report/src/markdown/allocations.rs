@@ -4,7 +4,7 @@ use ttmem_query::{AllocationGroup, Allocations, RankSummary, Waste, WasteInPart}
 
 use super::cell::{LOCATION, NAME, cell};
 use super::document::{Align, Section};
-use crate::text::allocations::{by, named, reserved_name};
+use crate::text::allocations::{by, named, note, reserved_name};
 use crate::units::{count, percent, size};
 
 /// The sections on allocations.
@@ -62,9 +62,10 @@ fn live(allocations: &Allocations, rows: usize) -> Section {
             transient.lifetime()
         )
     }));
+    facts.extend(note(allocations.module_source).map(str::to_owned));
     let row = |group: &AllocationGroup| {
         [
-            cell(&named(group, allocations.by), LOCATION),
+            cell(&named(group, allocations.by, allocations.module_source), LOCATION),
             size(group.live.bytes),
             percent(group.live.bytes, live.bytes),
             count(group.live.count),
@@ -89,7 +90,7 @@ fn live(allocations: &Allocations, rows: usize) -> Section {
 fn busiest(allocations: &Allocations, rows: usize) -> Section {
     let row = |group: &AllocationGroup| {
         [
-            cell(&named(group, allocations.by), LOCATION),
+            cell(&named(group, allocations.by, allocations.module_source), LOCATION),
             size(group.total.bytes),
             count(group.total.count),
             size(group.at_end.bytes),
@@ -133,11 +134,12 @@ fn reserved(allocations: &Allocations) -> Option<Section> {
 }
 
 fn by_title(allocations: &Allocations) -> &'static str {
-    match by(allocations.by) {
+    match by(allocations.by, allocations.module_source) {
         "source line" => "Source Line",
         "call stack" => "Innermost Line",
         "operation" => "Operation",
         "module" => "Module",
+        "forward calls" => "Forward Calls",
         "class" => "Class",
         _ => "Size",
     }

@@ -206,16 +206,20 @@ fn at_moment(rank: &RankSummary, rows: usize) -> Option<Section> {
 fn made_in(rank: &RankSummary, rows: usize) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
     let makers = Some(peak.makers()).filter(|makers| !makers.is_empty())?;
+    let (title, name, names, outside) = if peak.has_modules() {
+        ("## Live Activations by Module", "Module", "Modules", "outside all modules")
+    } else {
+        ("## Live Activations by Named Range", "Named Range", "Ranges", "outside all named ranges")
+    };
     let columns = [
-        ("Module", Align::Left),
-        ("Modules", Align::Right),
+        (name, Align::Left),
+        (names, Align::Right),
         (unit_of(rank, &peak.pool), Align::Right),
         ("Of the peak", Align::Right),
         ("Tensors", Align::Right),
     ];
     let row = |maker: &MadeIn| {
-        let name =
-            maker.name.as_deref().map_or_else(|| "outside all modules".into(), |name| cell(name, NAME));
+        let name = maker.name.as_deref().map_or_else(|| outside.into(), |name| cell(name, NAME));
         let kind = maker.kind.filter(|kind| *kind == "backward" && name != *kind);
         [
             format!("{name}{}", kind.map_or("", |_| ", backward")),
@@ -226,7 +230,7 @@ fn made_in(rank: &RankSummary, rows: usize) -> Option<Section> {
         ]
     };
     Some(
-        Section::new("## Live Activations by Module")
+        Section::new(title)
             .paragraph("Activations, temporary tensors and tensors of unknown class at the peak, by module or operation. Similar layers share a row.")
             .table(columns, makers.iter().take(rows).map(row))
             .floors(5, 3)

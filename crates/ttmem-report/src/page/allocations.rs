@@ -4,7 +4,7 @@ use serde::Serialize;
 use ttmem_model::{Profile, Rank};
 use ttmem_query::{AllocationGroup, Allocations, GroupBy, Grouping, ReservedPool, groupings};
 
-use crate::text::allocations::{by, named, reserved_name};
+use crate::text::allocations::{by, named, note, reserved_name};
 
 /// The allocations of a rank.
 #[derive(Serialize)]
@@ -25,6 +25,8 @@ struct AboutGrouping {
     by: GroupBy,
     /// The property, such as `source line`.
     title: &'static str,
+    /// What the property means for this input, if that needs an explanation.
+    note: Option<&'static str>,
     /// The groups with the most live bytes, largest first.
     groups: Vec<AboutGroup>,
     /// The groups that allocated the most bytes over time, largest first.
@@ -64,10 +66,17 @@ impl AboutAllocations {
 }
 
 impl AboutGrouping {
-    fn new(Grouping { by: property, groups, busiest }: Grouping) -> Self {
+    fn new(Grouping { by: property, module_source, groups, busiest }: Grouping) -> Self {
         let all = |groups: Vec<AllocationGroup>| {
-            groups.into_iter().map(|group| AboutGroup { name: named(&group, property), group }).collect()
+            let row = |group| AboutGroup { name: named(&group, property, module_source), group };
+            groups.into_iter().map(row).collect()
         };
-        Self { by: property, title: by(property), groups: all(groups), busiest: all(busiest) }
+        Self {
+            by: property,
+            title: by(property, module_source),
+            note: note(module_source),
+            groups: all(groups),
+            busiest: all(busiest),
+        }
     }
 }

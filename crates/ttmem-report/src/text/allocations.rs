@@ -1,6 +1,8 @@
 //! Allocations by what they have in common, and memory that is reserved but not used.
 
-use ttmem_query::{AllocationGroup, Allocations, GroupBy, ReservedPool, Transient, Waste, WasteInPart};
+use ttmem_query::{
+    AllocationGroup, Allocations, GroupBy, ModuleSource, ReservedPool, Transient, Waste, WasteInPart,
+};
 
 use super::{Detail, Page};
 use crate::styled::{Style, Text};
@@ -21,7 +23,10 @@ impl Page<'_> {
             return;
         }
         if let Some(filter) = &allocations.filter {
-            out.heading(format!("Allocations where {filter}"));
+            // The filter may select allocations of another pool than that of the peak.
+            let is_main = self.rank.peak.as_ref().is_none_or(|peak| peak.pool == allocations.pool);
+            let of = if is_main { String::new() } else { format!(" of {}", allocations.pool) };
+            out.heading(format!("Allocations{of} where {filter}"));
             let (live, total) = (allocations.live, allocations.total);
             out.sentence(
                 &format!(
@@ -37,6 +42,10 @@ impl Page<'_> {
             out.blank();
         }
         if is_asked(allocations) {
+            if let Some(note) = note(allocations.module_source) {
+                out.sentence(note, Style::Plain);
+                out.blank();
+            }
             self.live_groups(allocations, out);
         }
         self.busiest(allocations, out);
@@ -52,7 +61,7 @@ impl Page<'_> {
     pub(super) fn live_groups(&self, allocations: &Allocations, out: &mut Text) {
         let Some(first) = allocations.groups.first() else { return };
         let unit = Unit::of(first.live.bytes);
-        let heading = format!("live by {}", by(allocations.by));
+        let heading = format!("live by {}", by(allocations.by, allocations.module_source));
         let mut table = Table::new([
             (heading.as_str(), Align::Flexible),
             ("size", Align::Right),
@@ -64,7 +73,7 @@ impl Page<'_> {
         .optional(&[5, 4]);
         for group in allocations.groups.iter().take(self.rows) {
             table.row([
-                named(group, allocations.by),
+                named(group, allocations.by, allocations.module_source),
                 unit.show(group.live.bytes),
                 percent(group.live.bytes, allocations.live.bytes),
                 count(group.live.count),
@@ -96,7 +105,8 @@ impl Page<'_> {
         let is_same = allocations.total == allocations.live;
         let Some(first) = allocations.busiest.first().filter(|_| !is_same) else { return };
         let unit = Unit::of(first.total.bytes);
-        let heading = format!("allocated most over time, by {}", by(allocations.by));
+        let property = by(allocations.by, allocations.module_source);
+        let heading = format!("allocated most over time, by {property}");
         let mut table = Table::new([
             (heading.as_str(), Align::Flexible),
             ("size", Align::Right),
@@ -106,7 +116,7 @@ impl Page<'_> {
         .optional(&[3]);
         for group in allocations.busiest.iter().take(rows) {
             table.row([
-                named(group, allocations.by),
+                named(group, allocations.by, allocations.module_source),
                 unit.show(group.total.bytes),
                 count(group.total.count),
                 if allocations.by == GroupBy::Op {
@@ -225,8 +235,9 @@ fn bars(values: &[u64]) -> String {
 }
 
 /// What a grouping is called.
-pub(crate) fn by(by: GroupBy) -> &'static str {
+pub(crate) fn by(by: GroupBy, modules: Option<ModuleSource>) -> &'static str {
     match by {
+        GroupBy::Module if modules == Some(ModuleSource::Stacks) => "forward calls",
         GroupBy::Line => "source line",
         GroupBy::Stack => "call stack",
         GroupBy::Op => "operation",
@@ -236,11 +247,21 @@ pub(crate) fn by(by: GroupBy) -> &'static str {
     }
 }
 
+/// What modules are known by, if the input does not have their names.
+pub(crate) fn note(modules: Option<ModuleSource>) -> Option<&'static str> {
+    (modules == Some(ModuleSource::Stacks)).then_some(
+        "The input has no module names, so allocations are grouped by the `forward` calls in their call stacks: the lines \
+         that made the calls, then the file of the innermost module. Allocations outside `forward` are grouped by named \
+         range (`record_function`).",
+    )
+}
+
 /// The name of a group.
-pub(crate) fn named(group: &AllocationGroup, by: GroupBy) -> String {
+pub(crate) fn named(group: &AllocationGroup, by: GroupBy, modules: Option<ModuleSource>) -> String {
     match (&group.key, by) {
         (Some(key), _) => key.clone(),
         (None, GroupBy::Line | GroupBy::Stack) => "no Python stack".into(),
+        (None, GroupBy::Module) if modules == Some(ModuleSource::Stacks) => "no forward call".into(),
         (None, GroupBy::Module) => "outside all modules".into(),
         (None, _) => "unknown".into(),
     }

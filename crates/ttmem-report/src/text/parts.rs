@@ -17,9 +17,12 @@ impl Page<'_> {
         if makers.is_empty() {
             return;
         }
-        let rows = self.rows.min(MAX_MODULES);
+        let (rows, has_modules) = (self.rows.min(MAX_MODULES), moment.has_modules());
         let mut table = Table::new([
-            ("live activations by module", Align::Flexible),
+            (
+                if has_modules { "live activations by module" } else { "live activations by named range" },
+                Align::Flexible,
+            ),
             (self.part(&moment.pool).0, Align::Right),
             ("", Align::Right),
             ("tensors", Align::Right),
@@ -27,7 +30,7 @@ impl Page<'_> {
         let allocated = moment.allocated_per_bank.unwrap_or(0);
         for maker in makers.iter().take(rows) {
             table.row([
-                maker_name(maker),
+                maker_name(maker, has_modules),
                 unit.show(maker.per_bank),
                 percent(maker.per_bank, allocated),
                 count(maker.tensors as u64),
@@ -109,8 +112,10 @@ fn retained(ran: &Ran) -> Option<String> {
 }
 
 /// The name of a part of the program, and how many parts share it.
-fn maker_name(maker: &MadeIn) -> String {
-    let Some(name) = &maker.name else { return "outside all modules".into() };
+fn maker_name(maker: &MadeIn, has_modules: bool) -> String {
+    let Some(name) = &maker.name else {
+        return if has_modules { "outside all modules" } else { "outside all named ranges" }.into();
+    };
     let kind = if maker.kind == Some("backward") && name != "backward" { ", backward" } else { "" };
     let noun = match maker.kind {
         Some("operation") => "operations",
