@@ -286,10 +286,14 @@ def test_reference_cycles_that_are_not_collected_are_a_leak(tmp_path: Path) -> N
     check_leak(found, "cycle", MIB)
     kept = holder_of(trainer.holders, MIB)
     assert (kept.tensors, kept.bytes) == (STEPS, STEPS * MIB)
-    assert kept.chain == "reference cycle, freed by the next garbage collection → `Node` → `.payload`"
+    assert kept.chain == f"{cycle('`Node.peer.peer` → back to `Node`')} → `Node` → `.payload`"
 
 
-CYCLE = "reference cycle, freed by the next garbage collection"
+LINE = re.compile(r"(\S*/)?test_growth\.py:\d+")
+
+
+def cycle(around: str) -> str:
+    return f"reference cycle ({around}), freed by the next garbage collection"
 
 
 def graph_of(rows: int) -> torch.Tensor:
@@ -351,21 +355,32 @@ def cycle_of_a_module() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "begin"),
+    ("program", "around", "begin"),
     [
-        (cycle_of_an_object, "`Node` → `.payload`"),
-        (Callback, "`Callback` → `.output`"),
-        (cycle_of_a_dict, "`dict` → `['output']`"),
-        (cycle_of_a_closure, "`function` → closure variable `output` of `cycle_of_a_closure"),
+        (cycle_of_an_object, "`Node.peer` → back to `Node`", "`Node` → `.payload`"),
+        (Callback, "`Callback.done.__self__` → back to `Callback`", "`Callback` → `.output`"),
+        (cycle_of_a_dict, "`dict['state']` → back to `dict`", "`dict` → `['output']`"),
+        (
+            cycle_of_a_closure,
+            (
+                "`function` → closure variable `again` of `cycle_of_a_closure.<locals>.again()`, "
+                "test_growth.py:* → back to `function`"
+            ),
+            "`function` → closure variable `output` of `cycle_of_a_closure",
+        ),
         (
             cycle_of_an_exception,
+            (
+                "`IndexError.__traceback__` → local `kept` in `cycle_of_an_exception()`, "
+                "test_growth.py:* → back to `IndexError`"
+            ),
             "`IndexError` → `.__traceback__` → local `output` in `cycle_of_an_exception()`",
         ),
-        (cycle_of_a_module, "`Child` → `.output`"),
+        (cycle_of_a_module, "`Child.parent.child` → back to `Child`", "`Child` → `.output`"),
     ],
 )
 def test_the_graph_of_a_tensor_in_a_reference_cycle_is_followed(
-    program: Callable[[], object], begin: str
+    program: Callable[[], object], around: str, begin: str
 ) -> None:
     class Other(Node):
         """A holder of tensors of the same size."""
@@ -385,12 +400,13 @@ def test_the_graph_of_a_tensor_in_a_reference_cycle_is_followed(
     finally:
         gc.enable()
         gc.collect()
-    output = [one for one in found if one.chain.startswith(f"{CYCLE} → {begin}")]
+    begin = f"{cycle(around)} → {begin}"
+    output = [one for one in found if re.sub(LINE, "test_growth.py:*", one.chain).startswith(begin)]
     saved = [one for one in output if "`Tensor.grad_fn` → saved by " in one.chain]
     assert [one.chain for one in output if one not in saved], found
     assert sum(one.bytes for one in saved) >= 5 * 67 * 256 * 4
     (plain,) = [one for one in found if one.sizes == (67 * 256 * 4,) and one not in saved]
-    assert plain.chain == f"{CYCLE} → `Other` → `.payload`"
+    assert plain.chain == f"{cycle('`Other.peer` → back to `Other`')} → `Other` → `.payload`"
     assert (plain.tensors, plain.bytes) == (15, 15 * 67 * 256 * 4)
     assert {one.chain for one in found} == {one.chain for one in (*output, plain)}
 
@@ -400,7 +416,9 @@ def test_a_cycle_through_a_graph_is_not_said_to_be_freed() -> None:
     tensor = node.payload = torch.ones(1)
     limits = Limits(time.thread_time() + 600.0, 5_000_000)
     graph: dict[int, list[object]] = {id(node): [tensor]}
-    for graphs, expected in [({}, OUTSIDE), (graph, f"{GRAPH_CYCLE} → `Node` → `.payload`")]:
+    around = "`Node.payload` → `Tensor` → back to `Node`"
+    graph_cycle = GRAPH_CYCLE.replace("cycle", f"cycle ({around})", 1) + " → `Node` → `.payload`"
+    for graphs, expected in [({}, OUTSIDE), (graph, graph_cycle)]:
         referrers = Referrers(Names(Graph()), {}, (), graphs, limits)
         referrers.search([tensor])
         found = referrers.chain(tensor)

@@ -116,9 +116,10 @@ HOLDERS = {
     "keep_in_dict": r"dict `cache` of module `__main__` → `\['request \*'\]`$",
     "keep_in_closure": LIST + r"` → closure variable `batch` of `keep_in_closure.<locals>.<lambda>\(\)`, ",
     "keep_exception": LIST + r"\.__traceback__` → local `scratch` in `fail\(\)`, program.py:\d+$",
-    "keep_cycle": r"reference cycle, freed by the next garbage collection → `Node` → `.payload`$",
-    "keep_graph_in_cycle": r"reference cycle, freed by the next garbage collection → `Node` → `.payload` → "
-    r"`Tensor.grad_fn` → saved by \w+Backward0$",
+    "keep_cycle": r"reference cycle \(`Node.peer.peer` → back to `Node`\), freed by the next garbage "
+    r"collection → `Node` → `.payload`$",
+    "keep_graph_in_cycle": r"reference cycle \(`Node.peer.peer` → back to `Node`\), freed by the next "
+    r"garbage collection → `Node` → `.payload` → `Tensor.grad_fn` → saved by \w+Backward0$",
     "keep_loss": LIST + r"` → `Tensor.grad_fn` → saved by \w+Backward0$",
 }
 

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 CLOCK_EVERY = 1024
 UNNAMED = {id(kind) for kind in (dict, list, tuple, types.CellType, types.FrameType, types.TracebackType)}
 """The ids of types that say little about a cycle: another of its objects is named if there is one."""
+MAX_LOOP = 1000
+"""The number of objects that are visited to find the way around a cycle."""
+MAX_LOOP_PARTS = 4
+"""Longer ways around a cycle are cut in the middle."""
+MAX_PATH = 80
+"""Longer paths of attributes are cut in the middle."""
 CYCLE = "reference cycle, freed by the next garbage collection"
 GRAPH_CYCLE = "reference cycle through an autograd graph, which garbage collection may not free"
 OUTSIDE = "code outside Python (C++ or an extension)"
@@ -78,6 +84,8 @@ class Referrers:
         self._came: dict[int, int | None] = {}
         """Each object that a module or a cycle leads to, and the `id` of the one that refers to it."""
         self._roots: dict[int, str] = {}
+        self._ways_around: dict[int, str] = {}
+        """By object of a cycle: the references that lead back to it."""
         self._referrers: dict[int, list[object]] = {}
         skipped = {id(one) for one in ours}
         for one in gc.get_objects():
@@ -120,12 +128,24 @@ class Referrers:
         if root in self._modules:
             return chain_text(self._names.chain(f"module `{self._modules[root]}`", objects))
         name = type.__dict__["__name__"].__get__(type(objects[0]))
-        return chain_text([self._roots[root], *self._names.chain(f"`{name}`", objects)])
+        return chain_text([self._cycle_text(root, name), *self._names.chain(f"`{name}`", objects)])
 
     def clear(self) -> None:
         """Drops all references."""
         self._referrers.clear()
         self._objects.clear()
+        self._ways_around.clear()
+
+    def _cycle_text(self, root: int, name: str) -> str:
+        """Returns ``reference cycle (`Node.parent` → back to `Node`), freed by …``."""
+        text = self._roots[root]
+        around = self._ways_around.get(root)
+        if around is None:
+            tables = [self._inner] if text == CYCLE else [self._inner, self._inner_of_graphs]
+            objects = [self._objects[key] for key in _way_around(root, tables)]
+            around = _around_text(self._names.chain(f"`{name}`", objects)) if objects else ""
+            self._ways_around[root] = around
+        return text.replace("reference cycle", f"reference cycle ({around})", 1) if around else text
 
     def _is_over(self) -> bool:
         """Whether a limit is reached. Called for each object."""
@@ -188,6 +208,47 @@ class Referrers:
                 if inner not in self._came:
                     self._came[inner] = outer
                     queue.append(inner)
+
+
+def _way_around(root: int, tables: Iterable[Mapping[int, list[int]]]) -> list[int]:
+    """Returns the objects from one back to itself, on the shortest way; none if there is no short one."""
+    came: dict[int, int] = {}
+    queue = deque([root])
+    while queue and len(came) < MAX_LOOP:
+        outer = queue.popleft()
+        for inner in (inner for table in tables for inner in table.get(outer, ())):
+            if inner not in came:
+                came[inner] = outer
+                queue.append(inner)
+            if inner == root:
+                queue.clear()
+                break
+    if root not in came:
+        return []
+    way = [root, came[root]]
+    while way[-1] != root:
+        way.append(came[way[-1]])
+    return way[::-1]
+
+
+def _around_text(parts: list[str]) -> str:
+    """Returns ``Node.parent` → back to `Node`` for the parts of a chain from an object to itself."""
+    root, *steps = parts
+    if not steps:
+        return ""
+    if steps[0].startswith(("`.", "`[")):
+        steps[0] = f"{root[:-1]}{steps[0][1:]}"
+    else:
+        steps.insert(0, root)
+    steps = [_short_path(one) for one in steps]
+    if len(steps) > MAX_LOOP_PARTS:
+        steps = [*steps[: MAX_LOOP_PARTS // 2], "…", *steps[-MAX_LOOP_PARTS // 2 :]]
+    return " → ".join([*steps, f"back to {root}"])
+
+
+def _short_path(step: str) -> str:
+    is_short = len(step) <= MAX_PATH or not step.startswith("`")
+    return step if is_short else f"{step[: MAX_PATH // 2]}…{step[-MAX_PATH // 2 :]}"
 
 
 def _cycles(keys: Iterable[int], inner_of: Mapping[int, list[int]], is_over: Callable[[], bool]) -> list[int]:
