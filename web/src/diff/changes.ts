@@ -66,7 +66,13 @@ export class Changes {
 function tensorFacts(row: ChangeRow, side: Side): HTMLElement {
   const tensor = row[side];
   const name = h("span", { class: `diff-side diff-side-${side}` }, side);
-  if (!tensor) return h("div", {}, name, h("span", { class: "note" }, "no such tensor"));
+  if (!tensor)
+    return h(
+      "div",
+      {},
+      name,
+      h("span", { class: "note" }, row.tensors === 0 ? "no such phase" : "no such tensor"),
+    );
   const facts = factsOf(row, side, tensor);
   return h(
     "div",
@@ -91,6 +97,7 @@ function factsOf(row: ChangeRow, side: Side, tensor: TensorSide): [name: string,
       ? "never freed"
       : `freed before step ${count(tensor.freed_before_step)}`,
   ];
+  const isPhase = row.tensors === 0;
   const mono = (text: string | null) => text && h("span", { class: "mono" }, text);
   const facts: [name: string, value: Node | string | null][] = [
     ["Name", mono(tensor.name)],
@@ -99,7 +106,7 @@ function factsOf(row: ChangeRow, side: Side, tensor: TensorSide): [name: string,
     ["Module", mono(tensor.made_in)],
     ["Type", type],
     [row.tensors > 1 ? `${pool}, all` : pool, sizeElement(bytes)],
-    ["Allocated", life.filter(Boolean).join(", ")],
+    ["Allocated", isPhase ? null : life.filter(Boolean).join(", ")],
   ];
   return facts.filter((fact): fact is [string, Node | string] => Boolean(fact[1]));
 }

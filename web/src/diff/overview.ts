@@ -4,7 +4,7 @@ import { bankWords } from "../banks";
 import { className } from "../data/summary";
 import { h } from "../dom";
 import { changeElement, count, sizeElement } from "../format";
-import type { Diff, PoolDiff, RankDiff } from "../generated/answers";
+import type { Diff, Extent, PoolDiff, RankDiff } from "../generated/answers";
 import { plainTable } from "../plain-table";
 import type { AlignedPool, AlignedRank } from "./data";
 
@@ -12,17 +12,22 @@ const number = (...content: (Node | string)[]) => h("td", { class: "number" }, .
 
 /** The verdict and the number of operations. */
 export function verdict(diff: Diff, rank: RankDiff): HTMLElement {
-  const isWorse = Object.values(rank.pools).some(({ change_per_bank: change }) => (change ?? 0) > 0);
   const only = (labels: string[], which: string) =>
     labels.length > 0 && h("p", { class: "note" }, `Only the ${which} input has rank ${labels.join(", ")}.`);
   return h(
     "div",
     {},
-    h("p", { class: isWorse ? "diff-verdict diff-worse" : "diff-verdict" }, rank.verdict),
-    h("p", { class: "note" }, operationsText(rank)),
+    h("p", { class: isWorse(rank) ? "diff-verdict diff-worse" : "diff-verdict" }, rank.verdict),
+    rank.operations.before + rank.operations.after > 0 && h("p", { class: "note" }, operationsText(rank)),
     only(diff.only_before, "first"),
     only(diff.only_after, "second"),
   );
+}
+
+/** Whether a peak grew, or only the second input ran out of memory: its peak before the error may be lower. */
+export function isWorse({ pools, out_of_memory: error }: RankDiff): boolean {
+  const grows = Object.values(pools).some(({ change_per_bank: change }) => (change ?? 0) > 0);
+  return grows || (error.before === null && error.after !== null);
 }
 
 /** `Operations: 55 → 57 (2 added)` */
@@ -44,11 +49,13 @@ export function exactPercent(part: number, whole: number): string {
   return `${((part < whole ? Math.min(share, 999) : share) / 10).toFixed(1)}%`;
 }
 
-/** The peaks of all used pools. The button of a pool shows it in the chart. */
+/** The peaks of all used pools. The button of a pool shows it in the chart; sessions of phases have no curve. */
 export function poolsTable(rank: AlignedRank, shown: number, show: (pool: number) => void): HTMLElement {
-  const rows = rank.pools.flatMap((pool, index) => {
-    const diff = rank.diff.pools[pool.name];
-    return diff && isUsed(diff) ? [poolCells(pool, diff, index === shown, () => show(index))] : [];
+  const rows = Object.entries(rank.diff.pools).flatMap(([name, diff]) => {
+    const index = rank.pools.findIndex((pool) => pool.name === name);
+    const pressed = { type: "button", "aria-pressed": String(index === shown), onclick: () => show(index) };
+    const label = index < 0 ? name : h("button", pressed, name);
+    return isUsed(diff) ? [poolCells(label, rank.pools[index]?.extent ?? "device", diff)] : [];
   });
   const { table } = plainTable(
     [
@@ -70,18 +77,12 @@ function isUsed({ before_per_bank: before, after_per_bank: after }: PoolDiff): b
   return before !== 0 || after !== 0;
 }
 
-function poolCells(
-  pool: AlignedPool,
-  diff: PoolDiff,
-  isShown: boolean,
-  show: () => void,
-): HTMLTableCellElement[] {
+function poolCells(label: Node | string, extent: Extent, diff: PoolDiff): HTMLTableCellElement[] {
   const { before_per_bank: before, change_per_bank: change } = diff;
-  const button = h("button", { type: "button", "aria-pressed": String(isShown), onclick: show }, pool.name);
   const step = (position: number | null) => number(position === null ? "–" : count(position));
   const share = change && before ? `${change < 0 ? "−" : "+"}${exactPercent(Math.abs(change), before)}` : "–";
   return [
-    h("td", { class: "nowrap" }, button, bankWords(pool.extent).perBank),
+    h("td", { class: "nowrap" }, label, bankWords(extent).perBank),
     number(sizeElement(before)),
     number(sizeElement(diff.after_per_bank)),
     number(change === 0 ? "–" : changeElement(change)),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Curve } from "../../src/data/report";
 import { hasStep, Kind, merged, SIDES, Stretches } from "../../src/diff/data";
-import { exactPercent, operationsText } from "../../src/diff/overview";
+import { exactPercent, isWorse, operationsText } from "../../src/diff/overview";
 import type { RankDiff } from "../../src/generated/answers";
 
 /** A reproducible random number generator. */
@@ -90,5 +90,22 @@ describe("words", () => {
     expect(of(55, 57, 2, 0, 0)).toBe("Operations: 55 → 57 (2 added)");
     expect(of(1000, 1000, 1, 1, 2)).toBe("Operations: 1,000 (1 added, 1 removed, 2 reordered)");
     expect(of(28, 28, 0, 0, 0)).toBe("Operations: 28 (no difference)");
+  });
+});
+
+describe("a comparison", () => {
+  const rank = (change: number, before: boolean, after: boolean) => {
+    const error = { pool: "DRAM", step: null };
+    const pools = { DRAM: { change_per_bank: change } };
+    return { pools, out_of_memory: { before: before ? error : null, after: after ? error : null } };
+  };
+  it.each([
+    [1, false, false, true],
+    [0, false, false, false],
+    [-1, false, true, true],
+    [-1, true, true, false],
+    [-1, true, false, false],
+  ])("with a change of %i, errors %s and %s, is worse: %s", (change, before, after, expected) => {
+    expect(isWorse(rank(change, before, after) as unknown as RankDiff)).toBe(expected);
   });
 });

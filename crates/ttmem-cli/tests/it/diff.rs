@@ -122,15 +122,56 @@ fn inputs_that_cannot_be_compared_are_refused() {
     assert!(errors.contains("no rank"), "{errors}");
 }
 
-/// Training phases and errors alone are not compared, which is not "no differences".
+/// Logs of phases are compared phase by phase, at the higher peak.
+#[test]
+fn phases_are_compared_by_name_and_order() {
+    let files = ["guides/phases-flat.log", "guides/phases-grow.log"];
+    let (out, _) = said(&files, 0);
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let change = "the largest change is 4 × ITERATION_COMPLETE: change −2.05 GiB → −1.81 GiB.";
+    assert!(words.contains(&format!("The peak of DRAM grew by 750.0 MiB (8.7%); {change}")), "{out}");
+    assert!(!out.contains("Operations"), "{out}");
+    let (grown, flat) = (json(files[0], files[1]), json(files[1], files[0]));
+    let of = |answer: &Value, side: &str| answer["ranks"][0]["pools"]["DRAM"][side].as_i64().unwrap();
+    assert_eq!(of(&grown, "change_per_bank"), 750 << 20);
+    assert_eq!(of(&grown, "explained_per_bank"), 750 << 20);
+    assert_eq!(of(&flat, "change_per_bank"), -750 << 20);
+    assert_eq!(of(&flat, "before_per_bank"), of(&grown, "after_per_bank"));
+    let row = &grown["ranks"][0]["changes"][0];
+    assert_eq!((&row["tensors"], &row["kind"]), (&0.into(), &"resized".into()));
+    assert_eq!(row["effect_per_bank"], 750 << 20);
+    assert_eq!(json(files[0], files[0])["ranks"][0]["verdict"], "No differences.");
+    said(&[&files[..], &["--fail-over", "5%"]].concat(), 1);
+    said(&[&files[..], &["--fail-over", "750MiB"]].concat(), 0);
+}
+
+/// A phase that only one input has is part of its peak.
+#[test]
+fn phases_of_one_input_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = fs::read_to_string(corpus().join("guides/phases-flat.log")).unwrap();
+    let (first, rest) = log.split_once("--- FORWARD_PASS ---").unwrap();
+    let phase = "--- WARM_UP ---\n  DRAM: Segment Peak 64.00 MB, Allocations 64.00 MB, Deallocations 0.00 MB, Segment \
+                 Change +64.00 MB\n  DRAM: Cumulative Peak 5611.00 MB, Cumulative Current 5611.00 MB\n  L1: Peak CB 0.00 \
+                 MB, Peak Buffer 0.00 MB, Peak Total 0.00 MB\n";
+    let other = folder.path().join("other.log");
+    let peaks = rest.replace("8606.00", "8670.00");
+    fs::write(&other, format!("{first}{phase}--- FORWARD_PASS ---{peaks}")).unwrap();
+    let found = json("guides/phases-flat.log", other.to_str().unwrap());
+    let changes = found["ranks"][0]["changes"].as_array().unwrap();
+    let row = &changes[0];
+    assert_eq!((&row["title"], &row["kind"]), (&"WARM_UP".into(), &"appeared".into()), "{changes:?}");
+    assert_eq!(row["effect_per_bank"], 64 << 20);
+    assert_eq!(row["detail"], "new: change +64.0 MiB, peak above its start +64.0 MiB");
+    assert_eq!(changes.len(), 1, "{changes:?}");
+}
+
+/// Different training phases and errors alone are not compared, which is not "no differences".
 #[test]
 fn inputs_without_peaks_are_refused() {
-    let (out, errors) = said(&["guides/phases-flat.log", "guides/phases-grow.log"], 2);
+    let (out, errors) = said(&["tt_train/tinyllama.log", "guides/phases-grow.log"], 2);
     assert_eq!(out, "");
-    assert!(
-        errors.contains("they have only training phases; compare the output of `ttmem phases`"),
-        "{errors}"
-    );
+    assert!(errors.contains("they have only training phases, and none in common"), "{errors}");
     let (out, errors) = said(&["cuda_oom/vllm.log", "cuda_oom/train.log", "--fail-over", "5%"], 2);
     assert_eq!(out, "");
     assert!(errors.contains("they have no peaks or operations"), "{errors}");

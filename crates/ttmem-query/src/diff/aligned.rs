@@ -16,7 +16,7 @@
 use serde::Serialize;
 use ttmem_model::{Bytes, Curve, Moment, OpId, PoolId, Profile, Rank, Step, TensorId};
 
-use super::groups::Changes;
+use super::listed::Listed;
 use super::sentences::most_changed;
 use super::{Diff, PoolDiff, RankDiff};
 use crate::about::Extent;
@@ -89,7 +89,7 @@ impl<'a> AlignedRank<'a> {
     pub(super) fn new(
         sides: &Both<Side<'a>>,
         compared: &Compared,
-        changes: &Changes<'_>,
+        changes: &Listed<'_>,
         diff: &RankDiff,
     ) -> Self {
         let axis = Axis::of(sides, &compared.alignment);
@@ -117,7 +117,7 @@ impl<'a> AlignedRank<'a> {
                 Some(0),
             ),
         };
-        let changes = changes.tensors().take(diff.changes.len()).map(of_tensors).collect();
+        let changes = changes.tensors().into_iter().take(diff.changes.len()).map(of_tensors).collect();
         let moved = compared.alignment.reordered.clone();
         Self { sides: *sides, axis, moved, outline, pools, changes }
     }

@@ -5,8 +5,10 @@
 mod aligned;
 mod groups;
 mod limit;
+mod listed;
 mod outcome;
 mod overlaps;
+mod phases;
 mod sentences;
 mod side;
 
@@ -19,7 +21,7 @@ pub use overlaps::{OverlapRow, OverlappedTensor, OverlappedTensors};
 use serde::Serialize;
 use ttmem_model::{Class, Error, PoolId, Position, Profile, Rank, Result, Step, difference};
 
-use self::groups::Changes;
+use self::listed::Listed;
 use super::device::DeviceKind;
 use super::named::Named;
 use crate::analyze::Account;
@@ -230,7 +232,7 @@ fn diff_with<'a, More>(
     before: &'a Profile,
     after: &'a Profile,
     request: &DiffRequest,
-    more: impl Fn(&Both<Side<'a>>, &Compared, &Changes<'_>, &RankDiff) -> More,
+    more: impl Fn(&Both<Side<'a>>, &Compared, &Listed<'_>, &RankDiff) -> More,
 ) -> Result<(Diff, Vec<More>)> {
     let found = diff_ranks(before, after, request, more)?;
     outcome::something_compared(before, after, &found.0)?;
@@ -246,7 +248,7 @@ fn diff_ranks<'a, More>(
     before: &'a Profile,
     after: &'a Profile,
     request: &DiffRequest,
-    more: impl Fn(&Both<Side<'a>>, &Compared, &Changes<'_>, &RankDiff) -> More,
+    more: impl Fn(&Both<Side<'a>>, &Compared, &Listed<'_>, &RankDiff) -> More,
 ) -> Result<(Diff, Vec<More>)> {
     same_vendor(before, after)?;
     let wanted = |label: Option<&str>| {
@@ -315,17 +317,11 @@ fn same_vendor(before: &Profile, after: &Profile) -> Result<()> {
 fn of_rank<'a, More>(
     sides: &Both<Side<'a>>,
     top: Option<usize>,
-    more: impl Fn(&Both<Side<'a>>, &Compared, &Changes<'_>, &RankDiff) -> More,
+    more: impl Fn(&Both<Side<'a>>, &Compared, &Listed<'_>, &RankDiff) -> More,
 ) -> (RankDiff, More) {
     let compared = compare(sides);
-    let all = Changes::of(sides, &compared);
-    let pools: Vec<(String, PoolDiff)> = compared
-        .pools
-        .iter()
-        .map(|peaks| (peaks.name.clone(), pool(sides, peaks, &all)))
-        .filter(|(_, pool)| pool.before_per_bank.is_some() || pool.after_per_bank.is_some())
-        .collect();
     let operations = operations(sides, &compared);
+    let (all, pools) = Listed::of(sides, &compared, operations);
     let out_of_memory = OutOfMemoryDiff::of(sides);
     let verdict = sentences::verdict(&out_of_memory, &pools, &all, operations);
     let label_of = |side: Side<'a>| label(side.profile, side.rank);
@@ -353,7 +349,7 @@ fn operations(sides: &Both<Side<'_>>, compared: &Compared) -> OperationsDiff {
     }
 }
 
-fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &Changes<'_>) -> PoolDiff {
+fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, explained_per_bank: i64) -> PoolDiff {
     let per_bank = peaks.peaks.map(|peak| peak.map(|peak| peak.per_bank));
     // A pool that an input does not mention, or never uses, has no peak there.
     let known = Both {
@@ -374,7 +370,7 @@ fn pool(sides: &Both<Side<'_>>, peaks: &PoolPeaks, changes: &Changes<'_>) -> Poo
         before_step: step.before,
         after_step: step.after,
         compared_at: if peaks.higher == Higher::Before { "before" } else { "after" },
-        explained_per_bank: changes.effect_on(&peaks.name),
+        explained_per_bank,
         by_class: by_class(sides, peaks),
         banks: banks.first().copied().filter(|first| banks.iter().all(|other| other == first)),
         sampled: pools.iter().flatten().any(|(_, sampled)| *sampled),

@@ -69,7 +69,8 @@ impl OutOfMemoryDiff {
 }
 
 impl PoolDiff {
-    fn is_used(&self) -> bool {
+    /// Whether an input ever allocates memory in the pool.
+    pub(crate) fn is_used(&self) -> bool {
         [self.before_per_bank, self.after_per_bank].into_iter().flatten().any(|peak| peak > 0)
     }
 
@@ -89,7 +90,7 @@ pub(crate) fn compared(pools: &[(String, PoolDiff)]) -> impl Iterator<Item = &(S
     pools.iter().filter(move |(name, pool)| !(pool.sampled && (has_exact || has_others && name == HOST)))
 }
 
-/// An error if no rank has anything that can be compared: training phases and errors alone cannot.
+/// An error if no rank has anything that can be compared: different training phases and errors alone cannot.
 pub(super) fn something_compared(before: &Profile, after: &Profile, found: &Diff) -> Result<()> {
     if !found.ranks.iter().all(is_nothing) {
         return Ok(());
@@ -98,7 +99,8 @@ pub(super) fn something_compared(before: &Profile, after: &Profile, found: &Diff
     let has_phases = |profile: &Profile| content(profile).any(|rank| !rank.phases.is_empty());
     Err(Error::Usage(if has_phases(before) && has_phases(after) {
         format!(
-            "cannot compare {files}: they have only training phases; compare the output of `ttmem phases` for each"
+            "cannot compare {files}: they have only training phases, and none in common; compare the output of `ttmem \
+             phases` for each"
         )
     } else {
         format!(

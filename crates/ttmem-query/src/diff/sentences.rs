@@ -2,7 +2,8 @@
 
 use ttmem_model::words::size;
 
-use super::groups::{Changes, Facts, Group, Key};
+use super::groups::{Facts, Group, Key};
+use super::listed::Listed;
 use super::outcome::{OutOfMemoryDiff, compared};
 use super::side::Shown;
 use super::{ChangeRow, OperationsDiff, PoolDiff, TensorSide};
@@ -192,7 +193,7 @@ pub(super) fn most_changed(pools: &[(String, PoolDiff)]) -> Option<&(String, Poo
 pub(super) fn verdict(
     out_of_memory: &OutOfMemoryDiff,
     pools: &[(String, PoolDiff)],
-    changes: &Changes<'_>,
+    changes: &Listed<'_>,
     operations: OperationsDiff,
 ) -> String {
     let difference = difference(pools, changes, operations);
@@ -203,7 +204,7 @@ pub(super) fn verdict(
     }
 }
 
-fn difference(pools: &[(String, PoolDiff)], changes: &Changes<'_>, operations: OperationsDiff) -> String {
+fn difference(pools: &[(String, PoolDiff)], changes: &Listed<'_>, operations: OperationsDiff) -> String {
     let Some((name, pool)) = most_changed(pools) else {
         return unchanged(pools, changes, operations);
     };
@@ -220,7 +221,7 @@ fn difference(pools: &[(String, PoolDiff)], changes: &Changes<'_>, operations: O
     text + "."
 }
 
-fn unchanged(pools: &[(String, PoolDiff)], changes: &Changes<'_>, operations: OperationsDiff) -> String {
+fn unchanged(pools: &[(String, PoolDiff)], changes: &Listed<'_>, operations: OperationsDiff) -> String {
     let moved = operations.added + operations.removed + operations.reordered;
     let row = changes.rows(1).into_iter().next();
     if let Some((name, pool)) = compared(pools).find(|(_, pool)| pool.is_one_sided()) {

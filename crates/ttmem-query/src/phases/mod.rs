@@ -26,6 +26,11 @@ const USUAL_DEVICE: u64 = 12 << 30;
 /// The pool that sessions measure.
 const POOL: &str = "DRAM";
 
+/// The pool that the session with this name measures.
+pub(super) fn pool_of_session(name: Option<&str>) -> &str {
+    name.and_then(device_of_session).unwrap_or(POOL)
+}
+
 /// The parameters of a phases request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhasesRequest {
@@ -388,7 +393,7 @@ pub(super) fn percent_of(part: i64, whole: i64) -> Option<f64> {
 }
 
 /// The phases of each session of a rank, in order.
-fn by_session<'a>(profile: &Profile, rank: &'a Rank) -> Vec<Vec<Known<'a>>> {
+pub(super) fn by_session<'a>(profile: &Profile, rank: &'a Rank) -> Vec<Vec<Known<'a>>> {
     let mut sessions: Vec<Vec<Known<'a>>> = vec![Vec::new(); rank.sessions.len()];
     for phase in &rank.phases {
         if let Some(session) = sessions.get_mut(phase.session.index()) {
