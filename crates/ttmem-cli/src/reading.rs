@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use ttmem::model::Profile;
+use ttmem::model::{Profile, Warning};
 use ttmem::read::{self, Options, Progress};
 use ttmem::{Error, Result};
 
@@ -58,9 +58,33 @@ pub(crate) struct Opened {
     pub exit_code: u8,
 }
 
+impl Opened {
+    fn with_warnings(mut self, warnings: Vec<Warning>) -> Self {
+        if let Some(first) = self.profiles.first_mut() {
+            first.warnings.extend(warnings);
+        }
+        self
+    }
+}
+
 /// Opens the files of inputs: a folder stands for the memory snapshots or recordings of its ranks. A warning of the first
 /// profile says which files of a folder are not included.
 pub(crate) fn open_inputs(inputs: &[&str], open: impl Fn(&str) -> Result<Profile>) -> Result<Opened> {
+    let (files, warnings) = expanded(inputs);
+    Ok(open_each(&files, open)?.with_warnings(warnings))
+}
+
+/// Like [`open_inputs`], but the error of an only file is printed as well.
+pub(crate) fn open_readable_inputs(
+    inputs: &[&str],
+    open: impl Fn(&str) -> Result<Profile>,
+) -> Result<Opened> {
+    let (files, warnings) = expanded(inputs);
+    Ok(open_readable(&files, open)?.with_warnings(warnings))
+}
+
+/// The files of inputs, and warnings about those that are not included.
+fn expanded(inputs: &[&str]) -> (Vec<String>, Vec<Warning>) {
     let (mut files, mut warnings) = (Vec::new(), Vec::new());
     for input in inputs {
         let ranks = read::ranks_in(Path::new(input));
@@ -69,11 +93,7 @@ pub(crate) fn open_inputs(inputs: &[&str], open: impl Fn(&str) -> Result<Profile
         files.extend(ranks.files.iter().map(|path| path.to_string_lossy().into_owned()));
         files.extend(is_one.then(|| (*input).to_owned()));
     }
-    let mut opened = open_each(&files, open)?;
-    if let Some(first) = opened.profiles.first_mut() {
-        first.warnings.extend(warnings);
-    }
-    Ok(opened)
+    (files, warnings)
 }
 
 /// Opens several files. An error is printed, so that the other files are still reported; the error of an only file is
@@ -82,6 +102,15 @@ pub(crate) fn open_each<F: AsRef<str>>(
     files: &[F],
     open: impl Fn(&str) -> Result<Profile>,
 ) -> Result<Opened> {
+    if let [file] = files {
+        let profiles = vec![open(file.as_ref())?];
+        return Ok(Opened { profiles, unreadable: Vec::new(), exit_code: 0 });
+    }
+    open_readable(files, open)
+}
+
+/// Opens several files. Every error is printed; it may be that none is readable.
+fn open_readable<F: AsRef<str>>(files: &[F], open: impl Fn(&str) -> Result<Profile>) -> Result<Opened> {
     if files.iter().filter(|file| file.as_ref() == "-").count() > 1 {
         return Err(Error::Usage("standard input can be read only once; pass `-` once".into()));
     }
@@ -89,7 +118,6 @@ pub(crate) fn open_each<F: AsRef<str>>(
     for file in files {
         match open(file.as_ref()) {
             Ok(profile) => opened.profiles.push(profile),
-            Err(error) if files.len() == 1 => return Err(error),
             Err(error) => {
                 console::complain(&error);
                 opened.unreadable.push((file.as_ref().to_owned(), error.to_string()));

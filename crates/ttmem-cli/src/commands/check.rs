@@ -11,6 +11,7 @@ use ttmem::query::{
 };
 use ttmem::{Error, Result, read, report};
 
+use crate::reading::Opened;
 use crate::replacing::Output;
 use crate::{console, reading};
 
@@ -113,40 +114,53 @@ pub(crate) fn run(args: &Check) -> Result<u8> {
     }
     let limits = limits(args)?;
     let open = |file: &str| reading::open(file, args.format.as_deref());
-    let opened = reading::open_inputs(&files, open)?;
+    let opened = reading::open_readable_inputs(&files, open)?;
     if opened.profiles.is_empty() {
-        return Ok(opened.exit_code);
+        return nothing(args, opened, junit.as_ref());
     }
     // Two captures of the same program may be one input.
     let complete = |profiles| -> Vec<Profile> { read::complete(profiles).into_iter().flatten().collect() };
     let profiles = complete(opened.profiles);
     let mut baseline = Vec::new();
     if let Some(file) = args.baseline.as_deref() {
-        let opened = reading::open_inputs(&[file], open)?;
+        let opened = reading::open_readable_inputs(&[file], open)?;
         if opened.exit_code != 0 {
-            return Ok(opened.exit_code);
+            return nothing(args, opened, junit.as_ref());
         }
         baseline = complete(opened.profiles);
     }
     let request = CheckRequest { limits, rank: args.rank.clone(), run: args.run };
-    let unreadable = opened.unreadable.into_iter();
-    let unreadable = unreadable.map(|(file, message)| UnreadableFile { file, message }).collect();
-    let answer = query::check(&profiles, &baseline, &request)?.with_unreadable(unreadable);
+    let answer = query::check(&profiles, &baseline, &request)?.with_unreadable(not_read(opened.unreadable));
     console::warn(&answer.source);
     for baseline in &baseline {
         console::warn_of(&baseline.source.file, &baseline.warnings);
     }
-    print(args, &answer)?;
-    if let Some(junit) = junit {
-        console::write(Some(&junit), |out| report::check_junit(&answer, out))?;
-        console::note(&format!("wrote {}", junit.path().display()));
-    }
+    write(args, &answer, junit.as_ref())?;
     Ok(match answer.result {
         Outcome::Failed => 1,
         _ if opened.exit_code != 0 => opened.exit_code,
         Outcome::Unknown => 2,
         Outcome::Passed => 0,
     })
+}
+
+/// Writes that nothing was checked, because no input could be read, or not the baseline. Returns the exit code.
+fn nothing(args: &Check, opened: Opened, junit: Option<&Output<'_>>) -> Result<u8> {
+    write(args, &Checked::of_nothing().with_unreadable(not_read(opened.unreadable)), junit)?;
+    Ok(opened.exit_code)
+}
+
+fn not_read(unreadable: Vec<(String, String)>) -> Vec<UnreadableFile> {
+    unreadable.into_iter().map(|(file, message)| UnreadableFile { file, message }).collect()
+}
+
+fn write(args: &Check, answer: &Checked, junit: Option<&Output<'_>>) -> Result<()> {
+    print(args, answer)?;
+    if let Some(junit) = junit {
+        console::write(Some(junit), |out| report::check_junit(answer, out))?;
+        console::note(&format!("wrote {}", junit.path().display()));
+    }
+    Ok(())
 }
 
 fn print(args: &Check, answer: &Checked) -> Result<()> {

@@ -282,11 +282,22 @@ fn a_baseline_is_not_only_about_peaks() {
             .starts_with("The program runs out of memory in DRAM, as the baseline does.")
     );
     said(&[fits, "--baseline", fails], 1);
-    let phases = limits(&["guides/phases-grow.log", "--baseline", "guides/phases-flat.log"], 2);
-    assert_eq!((&phases[0]["name"], &phases[0]["result"]), (&"baseline".into(), &"unknown".into()));
+    let phases = limits(&["guides/phases-grow.log", "--baseline", "guides/phases-flat.log"], 1);
+    assert_eq!(
+        (&phases[0]["name"], &phases[0]["measured_bytes"]),
+        (&"baseline.DRAM".into(), &(750 << 20).into())
+    );
+    let other = limits(&["tt_train/tinyllama.log", "--baseline", "guides/phases-flat.log"], 2);
+    assert_eq!((&other[0]["name"], &other[0]["result"]), (&"baseline".into(), &"unknown".into()));
     let sampled = ["memory_profile/threads.json", "--baseline", "memory_profile/server.json"];
     let sampled = limits(&sampled, 1);
     assert_eq!((&sampled[0]["name"], &sampled[0]["result"]), (&"baseline.cpu".into(), &"failed".into()));
+    // Pools that neither input uses have no row.
+    let (out, _) = said(&[VAE, "--baseline", VAE, "--json"], 0);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    for limit in answer["ranks"][0]["limits"].as_array().unwrap() {
+        assert!(!limit["message"].as_str().unwrap().contains("did not change: 0 B"), "{limit}");
+    }
 }
 
 /// The worst rank is first, and a limit of a pool that only some ranks have applies only to them.
@@ -384,4 +395,30 @@ fn unreadable_files_are_in_every_output() {
     let answer: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&answer["result"], answer["passed"].as_u64()), (&"unknown".into(), Some(1)));
     assert_eq!(answer["unreadable"][0]["file"], "tt_log/malformed/not-a-log.txt");
+}
+
+/// CI shows the file as an error, not as a missing report.
+#[test]
+fn results_are_written_if_no_file_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.xml");
+    let junit = ["-l", "DRAM=50%", "--junit", path.to_str().unwrap()];
+    let (broken, missing) = ("tt_log/malformed/not-a-log.txt", "missing.log");
+    for files in [&[broken][..], &[missing], &[missing, broken]] {
+        let (out, errors) = said(&[files, &junit].concat(), 2);
+        let count = files.len();
+        let read = if count == 1 { "1 file" } else { "2 files" };
+        assert_eq!(out.trim(), format!("{read} could not be read."));
+        let xml = fs::read_to_string(&path).unwrap();
+        assert!(xml.contains(&format!("tests=\"{count}\" failures=\"0\" errors=\"{count}\">")), "{xml}");
+        assert_eq!(xml.matches("<error type=\"unreadable\"").count(), count, "{xml}");
+        for file in files {
+            assert!(errors.contains(file), "{errors}");
+            assert!(xml.contains(&format!("<testsuite name=\"{file}\"")), "{xml}");
+        }
+    }
+    let (json, _) = said(&[missing, "-l", "DRAM=50%", "--json"], 2);
+    let answer: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&answer["result"], &answer["unreadable"][0]["file"]), (&"unknown".into(), &missing.into()));
+    assert_eq!(answer["ranks"], Value::Array(Vec::new()));
 }

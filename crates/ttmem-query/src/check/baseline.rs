@@ -105,8 +105,11 @@ fn compare(
 }
 
 fn of_rank(rank: &RankDiff, limit: GrowthLimit) -> Vec<LimitChecked> {
+    let is_used = rank.pools.0.iter().any(|(_, pool)| pool.is_used());
+    // Pools that neither input uses are left out, unless there are no others.
+    let counts = |(_, pool): &&(String, PoolDiff)| pool.is_used() || !is_used;
     let mut limits: Vec<LimitChecked> =
-        compared(&rank.pools.0).map(|(name, pool)| of_pool(rank, name, pool, limit)).collect();
+        compared(&rank.pools.0).filter(counts).map(|(name, pool)| of_pool(rank, name, pool, limit)).collect();
     let has_limit = |pool: &str| limits.iter().any(|limit| limit.pool.as_deref() == Some(pool));
     if let Some(error) = rank.out_of_memory.after.as_ref()
         && !error.pool.as_deref().is_some_and(has_limit)

@@ -73,13 +73,26 @@ pub struct UnreadableFile {
 }
 
 impl Checked {
+    /// The response if no file could be read.
+    pub fn of_nothing() -> Self {
+        let source = SourceSummary {
+            format: String::new(),
+            files: Vec::new(),
+            warnings: Vec::new(),
+            skipped_lines: 0,
+        };
+        Self { verdict: String::new(), ..answer(source, &[], Vec::new()) }
+    }
+
     /// Adds files that could not be read, which is not a success.
     #[must_use]
     pub fn with_unreadable(mut self, files: Vec<UnreadableFile>) -> Self {
         if !files.is_empty() {
             self.result = self.result.max(Outcome::Unknown);
             let unreadable = counted(files.len(), "file");
-            self.verdict = format!("{} {unreadable} could not be read.", self.verdict);
+            let sentence = format!("{unreadable} could not be read.");
+            self.verdict =
+                if self.verdict.is_empty() { sentence } else { format!("{} {sentence}", self.verdict) };
         }
         self.unreadable.extend(files);
         self
