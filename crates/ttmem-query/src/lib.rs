@@ -96,7 +96,7 @@ pub use memory_profile::{MemoryProfile, memory_profile};
 pub use named::Named;
 pub use operations::{MemoryFile, OperationsFile, highest_peak};
 pub use over_time::{ChartRequest, Drawn, OverTime, chart};
-pub use phases::{Phases, PhasesRequest, phases};
+pub use phases::{Growth as SessionGrowth, Phases, PhasesRequest, phases};
 pub use ranks::{ProcessFilter, RankOrder, in_order};
 pub use registry::RegistryFile;
 pub use replayed::{Difference, Replayed, replayed};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use ttmem::query::words::size;
-use ttmem::query::{GROWTH_SUGGESTIONS, Ran};
+use ttmem::query::{GROWTH_SUGGESTIONS, Ran, RankSummary, SessionGrowth, SessionSummary};
 
 use super::suggestions::{line, value};
 use super::{PROCESS, PROFILE, RANK, Response, Tool};
@@ -38,12 +38,15 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
         if !growing.iter().any(|found| found.message.starts_with(headline.as_str())) {
             response.line(format!("- {}", crate::text::sentence(headline)));
         }
+        // Without a pool, it is about a session, whose line would repeat it.
+        if let Some(detail) = growth.statement.detail.as_ref().filter(|_| growth.pool.is_none()) {
+            response.line(format!("- {detail}"));
+        }
         response.lines.extend(growth.notes.iter().map(|note| format!("- {note}")));
         response.lines.extend(growth.caveats.iter().map(|caveat| format!("- {caveat}")));
     }
     response.lines.extend(growing.iter().map(|found| line(found)));
-    for session in &sessions {
-        let Some(growth) = &session.growth else { continue };
+    for growth in untold(rank, &sessions) {
         let left =
             growth.iterations_left.map_or_else(String::new, |left| format!("; {left} more iterations fit"));
         let bytes = size(growth.per_iteration_bytes.unsigned_abs());
@@ -60,7 +63,7 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
         let name = crate::text::plain(&part.name);
         response.line(format!("- {name}: {} calls, each retains {retained}", part.calls));
     }
-    let session = |session: &&ttmem::query::SessionSummary| json!({"name": session.name, "line": session.line, "growth": session.growth, "final_bytes": session.final_bytes});
+    let session = |session: &&SessionSummary| json!({"name": session.name, "line": session.line, "growth": session.growth, "final_bytes": session.final_bytes});
     let (suggestions, cuts) = value(growing)?;
     response.set("growth", serde_json::to_value(&rank.growth)?);
     response.set("holders", serde_json::to_value(&rank.holders)?);
@@ -73,4 +76,19 @@ fn call(call: &Call<'_>) -> Result<Answer, Failure> {
     response.set("cut", cuts);
     response.link(rank.peak.as_ref().map(|peak| peak.pool.as_str()), None);
     Ok(response.done())
+}
+
+/// The growth of sessions, without the one that the growth of the rank is about.
+fn untold<'a>(rank: &RankSummary, sessions: &[&'a SessionSummary]) -> Vec<&'a SessionGrowth> {
+    let mut found: Vec<&SessionGrowth> =
+        sessions.iter().filter_map(|session| session.growth.as_ref()).collect();
+    if let Some(told) = rank.growth.as_ref().filter(|growth| growth.pool.is_none())
+        && let Some(same) = found.iter().position(|growth| {
+            u64::try_from(growth.per_iteration_bytes).ok() == told.per_iteration_bytes
+                && Some(&growth.phase) == told.of.as_ref()
+        })
+    {
+        found.remove(same);
+    }
+    found
 }

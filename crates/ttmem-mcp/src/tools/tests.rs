@@ -300,7 +300,7 @@ fn every_file_of_the_corpus_gets_short_answers() {
             Err(Failure(why)) => assert!(why.starts_with("cannot compare "), "{file}: {why}"),
         }
     }
-    // Files with only training phases or only an error cannot be compared.
+    // Files with only an error cannot be compared.
     assert!(opened > 40 && compared * 2 > opened, "{compared} of {opened}");
 }
 
@@ -321,6 +321,7 @@ fn texts_read_well() {
     answer(&session, "open", json!({"path": "guides/phases-grow.log"}));
     let phases = text("growth", json!({"profile": "p4"}));
     assert!(phases.contains("Each iteration (after ") && !phases.contains("(aft…"), "{phases}");
+    assert_eq!(phases.matches("250.0 MiB").count(), 1, "{phases}");
     for profile in ["p1", "p2", "p3", "p4"] {
         let first = text("summary", json!({"profile": profile})).lines().next().unwrap().to_owned();
         assert!(first.ends_with('.') && !first.contains(") Peak"), "{first}");
