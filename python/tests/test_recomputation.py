@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
@@ -31,10 +31,17 @@ class Stack(nn.Module):
 
     def forward(self, x: torch.Tensor, *, is_checkpointed: bool) -> torch.Tensor:
         x = self.first(x)
+        others = []
         for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False) if is_checkpointed else layer(x)
+            found = checkpoint(layer, x, use_reentrant=False) if is_checkpointed else layer(x)
+            if isinstance(found, dict):
+                found = tuple(found.values())
+            x, *more = found if isinstance(found, tuple) else (found,)
+            more = more[0].tensors if more and isinstance(more[0], Holder) else more
+            others += [one for one in more if one is not None]
         out: torch.Tensor = self.last(x)
-        return out
+        # The graph of these results keeps the outputs of all layers.
+        return out + sum(one.square().mean() for one in others) if others else out
 
 
 class PreNorm(nn.Module):
@@ -173,6 +180,24 @@ class Temporary(nn.Module):
         return x + torch.sigmoid(wide.mean(1, keepdim=True)) * functional.gelu(hidden)
 
 
+class Holder(NamedTuple):
+    """A container that a layer returns next to its result."""
+
+    tensors: list[torch.Tensor]
+
+
+class Returning(PreNorm):
+    """A layer that returns its result in a container, alone or with others."""
+
+    def __init__(self, contained: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
+        super().__init__()
+        self.contained = contained
+
+    def forward(self, x: torch.Tensor) -> Any:
+        hidden = functional.gelu(self.up(self.norm(x)))
+        return self.contained(x + self.down(hidden), hidden)
+
+
 def encoder(*, norm_first: bool) -> nn.Module:
     return nn.TransformerEncoderLayer(
         WIDTH, 4, 4 * WIDTH, dropout=0.1, batch_first=True, norm_first=norm_first
@@ -208,11 +233,17 @@ PROGRAMS: dict[str, Program] = {
     "images": (image_model, (8, 3, 48, 48)),
     "shifted": (lambda: between(Shifted), (2048, WIDTH)),
     "temporaries": (lambda: between(Temporary), (2048, WIDTH)),
+    "a tuple of one": (lambda: Stack(lambda: Returning(lambda out, _: (out, None))), (256, WIDTH)),
+}
+SEVERAL: dict[str, Program] = {
+    "a tuple": (lambda: Stack(lambda: Returning(lambda *both: both)), (256, WIDTH)),
+    "a dictionary": (lambda: Stack(lambda: Returning(lambda *both: dict(enumerate(both)))), (256, WIDTH)),
+    "nested": (lambda: Stack(lambda: Returning(lambda out, other: (out, Holder([other])))), (256, WIDTH)),
 }
 
 
 def train(name: str, optimizer: type[torch.optim.Optimizer], *, is_checkpointed: bool) -> None:
-    program, shape = PROGRAMS[name]
+    program, shape = (PROGRAMS | SEVERAL)[name]
     model = program()
     steps = optimizer(model.parameters(), lr=0.01)  # type: ignore[call-arg]
     for _ in range(3):
@@ -242,3 +273,9 @@ def test_recomputation_saves_what_it_promises(
     said = advice(before)["activations_of_layers"]["saves_bytes"]
     assert 0.95 * saves <= said <= saves
     assert "activations_of_layers" not in advice(after)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_layers_that_return_several_tensors_have_no_estimate(name: str, tmp_path: Path) -> None:
+    rank = ranked(tmp_path, lambda: train(name, torch.optim.SGD, is_checkpointed=False))
+    assert "activations_of_layers" not in advice(rank)

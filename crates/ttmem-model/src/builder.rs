@@ -295,6 +295,10 @@ fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.scopes.get(scope.index())?;
             rank.further_calls.insert(scope, totals);
         }
+        RankEvent::SeveralOutputs(scope) => {
+            rank.scopes.get(scope.index())?;
+            rank.several_outputs.insert(scope);
+        }
         RankEvent::Time(step, time) => {
             follows(rank, &rank.times, step)?;
             rank.times.set(step, time);
@@ -520,6 +524,7 @@ impl Rank {
         for (&scope, &totals) in &self.further_calls {
             say(RankEvent::CallTotals(scope, totals))?;
         }
+        self.several_outputs.iter().try_for_each(|&scope| say(RankEvent::SeveralOutputs(scope)))?;
         self.times.iter().try_for_each(|(step, time)| say(RankEvent::Time(step, time)))?;
         self.within.iter().try_for_each(|(step, call)| say(RankEvent::Within(step, call)))?;
         self.snapshots.iter().try_for_each(|&snapshot| say(RankEvent::Snapshot(snapshot)))?;

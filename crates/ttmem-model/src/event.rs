@@ -214,6 +214,8 @@ pub enum RankEvent {
     HeldBy(TensorId, Holder),
     /// The same for the allocation at an address of an allocator's memory.
     AddressHeldBy(PoolId, u64, Holder),
+    /// A call of a scope returned several tensors, or an object that may contain several.
+    SeveralOutputs(ScopeId),
 }
 
 /// The source of a profile.

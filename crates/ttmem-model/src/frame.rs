@@ -203,6 +203,7 @@ kinds! {
     107 [Event::Of(rank, RankEvent::LaunchArgument(argument))] (rank, argument);
     108 [Event::Of(rank, RankEvent::HeldBy(tensor, holder))] (rank, tensor, holder);
     109 [Event::Of(rank, RankEvent::AddressHeldBy(pool, address, holder))] (rank, pool, address, holder);
+    110 [Event::Of(rank, RankEvent::SeveralOutputs(scope))] (rank, scope);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

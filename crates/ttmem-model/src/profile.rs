@@ -1,6 +1,6 @@
 //! The profile: the memory contents at every moment, as far as the input allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CoreMemory,
@@ -101,6 +101,9 @@ pub struct Rank {
     pub seen: BTreeMap<CallId, Seen>,
     /// Totals of calls that are not stored individually, by scope.
     pub further_calls: BTreeMap<ScopeId, CallTotals>,
+    /// The scopes whose calls return several tensors, or objects that may contain several. Older recordings do not state
+    /// them.
+    pub several_outputs: BTreeSet<ScopeId>,
     /// The times of steps.
     pub times: FromStep<Nanoseconds>,
     /// The calls of steps.

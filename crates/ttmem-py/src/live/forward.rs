@@ -235,6 +235,9 @@ impl Forward {
             }
             _ => Ok(()),
         };
+        if watch.is_innermost(py, tag(module)) && !watch.is_at_most_one_tensor(output).unwrap_or(false) {
+            watch.several_outputs(py);
+        }
         watch.end_innermost(py, tag(module))?;
         if !watch.has_details() {
             self.models.call_method0(py, intern!(py, "left_alone"))?;

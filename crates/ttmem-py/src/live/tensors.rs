@@ -2,7 +2,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use ttmem::model::{Class, Holder, Label, OpId, PoolId, StrId};
 use ttmem::record::live::Place;
 
@@ -338,6 +338,40 @@ impl Watch {
         Ok(parts)
     }
 
+    /// Whether the result of a forward pass contains at most one tensor. `false` for objects of other classes, which may
+    /// contain several.
+    pub(super) fn is_at_most_one_tensor(&self, output: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.is_plain_tensor(output) || self.has_at_most(&mut 1, output, 0)?)
+    }
+
+    /// Whether an object contains at most this many tensors. Subtracts them.
+    fn has_at_most(&self, left: &mut usize, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
+        if self.is_plain_tensor(object) || self.is_tensor(object)? {
+            let fits = *left > 0;
+            *left = left.saturating_sub(1);
+            return Ok(fits);
+        }
+        if object.is_none() || is_number_or_text(object) {
+            return Ok(true);
+        }
+        if depth > MAX_DEPTH {
+            return Ok(false);
+        }
+        let parts = if let Ok(several) = object.cast::<PyDict>() {
+            several.values().into_any()
+        } else if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+            object.clone()
+        } else {
+            return Ok(false);
+        };
+        for part in parts.try_iter()? {
+            if !self.has_at_most(left, &part?, depth + 1)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     pub(super) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
         let class = object.get_type();
         class.as_ptr() == self.tensor.as_ptr() || class.as_ptr() == self.parameter.as_ptr()
@@ -346,6 +380,12 @@ impl Watch {
     pub(super) fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(!object.is_none() && object.is_instance(self.tensor.bind(object.py()))?)
     }
+}
+
+fn is_number_or_text(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyInt>()
+        || object.is_instance_of::<PyFloat>()
+        || object.is_instance_of::<PyString>()
 }
 
 /// The bytes of a storage.

@@ -689,6 +689,14 @@ impl Watch {
         self.within(py).is_some_and(|Within(call)| call.get().tag() == tag)
     }
 
+    /// Reports that the context's current call returns several tensors, or an object that may contain several.
+    pub(super) fn several_outputs(&self, py: Python<'_>) {
+        if let Some(Within(call)) = self.within(py) {
+            let at = call.get().at();
+            self.state.with(py, |state| state.recorder.several_outputs(at));
+        }
+    }
+
     /// Whether the context's current call is a forward pass.
     pub(super) fn is_in_forward(&self, py: Python<'_>) -> bool {
         let Some(within) = self.within(py) else { return false };

@@ -28,7 +28,12 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     };
     let layers = LayerOf::new(situation);
     let Some(found) = layers.heaviest(situation, &pool) else { return Vec::new() };
-    let changes = layers.recomputed(situation, &pool, &found.name);
+    // A checkpointed layer keeps all its outputs. Which of several tensors are outputs is unknown, and so is the saving.
+    let changes = if layers.has_several_outputs(&found.name) {
+        Vec::new()
+    } else {
+        layers.recomputed(situation, &pool, &found.name)
+    };
     // A program that failed in its first forward pass has not shown whether it trains. Recomputing activations that are
     // freed before a backward pass saves nothing: the program does not train.
     let effect = match situation.verdict {
@@ -116,6 +121,15 @@ impl<'a> LayerOf<'a> {
             sized.max_by_key(|(per_bank, name, ..)| (*per_bank, *name))?;
         let is_worth_it = count > 1 && pool.is_share(per_bank, LARGE_SHARE);
         is_worth_it.then(|| Layers { name: self.names[name].clone(), count, activations, per_bank })
+    }
+
+    /// Whether layers with this name return several tensors.
+    fn has_several_outputs(&self, name: &str) -> bool {
+        let is_one = |scope: &ScopeId| {
+            let found = self.of(*scope).filter(|(layer, _)| layer == scope);
+            found.and_then(|(_, of)| self.names.get(of)).is_some_and(|of| of == name)
+        };
+        self.rank.several_outputs.iter().any(is_one)
     }
 
     /// The changes by recomputation: layer calls free the activations that they keep for a backward pass, except their

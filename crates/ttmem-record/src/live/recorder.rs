@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustc_hash::FxHashSet;
 use slab::Slab;
 use ttmem_model::rules::calls::RunningCalls;
 use ttmem_model::{
@@ -42,6 +43,8 @@ pub struct Recorder {
     /// The last time and call in the file.
     time: Nanoseconds,
     within: Option<CallRef>,
+    /// The scopes whose calls return several tensors.
+    several_outputs: FxHashSet<ScopeId>,
     readings_are_steps: bool,
     pub(super) recording: Recording<Record, Message>,
     /// The status of the recording; kept after it has finished.
@@ -71,6 +74,7 @@ impl Recorder {
             calls: RunningCalls::default(),
             time: 0,
             within: None,
+            several_outputs: FxHashSet::default(),
             readings_are_steps: false,
             recording: Recording::default(),
             status: None,
@@ -213,6 +217,15 @@ impl Recorder {
     pub fn exit(&mut self, call: CallRef) {
         if let Some(outcome) = self.calls.exit(call, self.now()) {
             self.recording.put(Record::returned(call, &outcome));
+        }
+    }
+
+    /// Reports that a running call returns several tensors, or an object that may contain several.
+    pub fn several_outputs(&mut self, call: CallRef) {
+        if let Some(scope) = self.scope_of(Some(call))
+            && self.several_outputs.insert(scope)
+        {
+            self.write_of_rank(RankEvent::SeveralOutputs(scope));
         }
     }
 

@@ -317,10 +317,17 @@ fn lines_types_names_and_readings_come_back() {
     recorder.classify(place, Class::Parameter, Some(weight));
     recorder.requires_grad(place, true);
     recorder.reading(host, Reading { allocated: Some(5000), ..Reading::default() });
+    let (scope, lane) = (recorder.scope(None, "layers.0", ScopeKind::Forward), recorder.lane("main"));
+    for _ in 0..2 {
+        let call = recorder.enter(scope, lane, None, None).unwrap();
+        recorder.several_outputs(call);
+        recorder.exit(call);
+    }
     recorder.finish().unwrap();
 
     let profile = profile(&path);
     let rank = &profile.ranks[0];
+    assert_eq!(rank.several_outputs, [scope].into());
     assert_eq!(rank.tensors.class, [Class::Parameter]);
     assert_eq!(rank.tensors.name[0].map(|name| profile.text(name)), Some("fc.weight"));
     assert_eq!(profile.types[0].shape, [2, 3]);

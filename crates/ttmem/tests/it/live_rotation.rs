@@ -84,6 +84,9 @@ impl Program {
             }
             Act::Exit(thread) => {
                 let Some(call) = self.stacks[thread].pop() else { return };
+                if thread == 1 {
+                    recorder.several_outputs(call);
+                }
                 recorder.exit(call);
                 recorder.release(call);
             }
@@ -322,6 +325,7 @@ fn compare(acts: &[Act], limit: u64) -> Result<u64, TestCaseError> {
         open
     };
     prop_assert_eq!(open(b), open(a));
+    prop_assert_eq!(&b.several_outputs, &a.several_outputs);
     if beside(&path, "peak").exists() {
         compare_peak(&whole, &profile(&beside(&path, "peak")), b)?;
     }

@@ -369,7 +369,7 @@ fn the_bytes_of_version_1_0() {
 }
 
 /// What version 1.1 adds.
-const ADDED_IN_1_1: [&str; 21] = [
+const ADDED_IN_1_1: [&str; 22] = [
     "5c0d0180c05be0ba06808001010808",
     "5d08010180c055070103",
     "5f0e0100010200000103000000000001",
@@ -391,6 +391,7 @@ const ADDED_IN_1_1: [&str; 21] = [
     "6b020107",
     "6c05010104a846",
     "6d070101800404a846",
+    "6e020103",
 ];
 
 const VERSION_1_0: [&str; 104] = [

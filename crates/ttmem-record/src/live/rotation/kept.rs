@@ -248,7 +248,7 @@ impl Kept {
             | Event::Frame(_)
             | Event::Stack(_)
             | Event::OpStack(_)
-            | Event::Of(_, RankEvent::Lane { .. }) => {
+            | Event::Of(_, RankEvent::Lane { .. } | RankEvent::SeveralOutputs(_)) => {
                 self.names.add(event)?;
             }
             _ => {}

@@ -192,6 +192,7 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         (id(ids, PoolId::new), of(number())).prop_map(|(pool, peak)| RankEvent::Sampled(pool, peak)),
         (0..ids).prop_map(RankEvent::FaultEnded),
         number().prop_map(RankEvent::CallsSince),
+        id(ids, ScopeId::new).prop_map(RankEvent::SeveralOutputs),
         on_cores(ids),
         in_ledger(ids),
         (id(ids, TensorId::new), of(id(ids, OpId::new)), of(id(ids, ScopeId::new)))

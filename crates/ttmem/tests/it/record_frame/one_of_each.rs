@@ -94,10 +94,11 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::LaunchArgument(_) => 77,
             RankEvent::HeldBy(..) => 78,
             RankEvent::AddressHeldBy(..) => 79,
+            RankEvent::SeveralOutputs(_) => 80,
         },
     }
 }
-pub const VARIANTS: usize = 80;
+pub const VARIANTS: usize = 81;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -465,5 +466,6 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
     let holder = Holder { chain: s(3), time: 9_000 };
     said.push(RankEvent::HeldBy(TensorId::new(0).unwrap(), holder));
     said.push(RankEvent::AddressHeldBy(PoolId::new(0).unwrap(), 512, holder));
+    said.push(RankEvent::SeveralOutputs(ScopeId::new(2).unwrap()));
     said
 }
