@@ -39,7 +39,7 @@ FIRST = 10
 # A delay of this many milliseconds is noticed.
 STALL = 20.0
 # The number of stalls that are described; what runs for fewer seconds does not cause one.
-LONGEST, SHORT = 24, 5e-4
+LONGEST, SHORT = 24, 3e-4
 # A text has this many tokens.
 TOKENS = 16
 # The tracker's ring buffer of CUDA allocations, at its start; an allocation has three entries.
@@ -98,7 +98,8 @@ class Spans:
         from ttmem._torch.details import Details
         from ttmem._torch.modules import Modules
 
-        self._time(CachingAllocator, "_read", "_record", "_take_some", "_sample", "_stats")
+        self._time(ttmem.MemoryTracker, "_snapshot")
+        self._time(CachingAllocator, "_drain_locked", "_read", "_record", "_take_some", "_sample", "_stats")
         self._time(Modules, "hook", "unhook", "learn", "gradients", "_look_again", "end_interrupted")
         self._time(Details, "begins", "look", "left_alone", "_resume", "_leave_out")
 
@@ -140,6 +141,8 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
     if tracker is not None:
         spans.watch_tracker()
     times: list[float] = []
+    # What this thread computes meanwhile, without waiting for other threads or the device.
+    computes: list[float] = []
     starts: list[float] = []
     memory: list[int] = []
     # Whether the file of the recording changed during an iteration, and whether it was recorded with details.
@@ -150,10 +153,11 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
     next_sample = time.perf_counter() + seconds / 10
     while time.perf_counter() < end:
         rotations = mode.rotations if mode is not None else 0
-        began = time.perf_counter()
+        began, computed = time.perf_counter(), time.thread_time()
         step()
         now = time.perf_counter()
         times.append((now - began) * 1e3)
+        computes.append((time.thread_time() - computed) * 1e3)
         starts.append(began)
         rotated.append(mode is not None and mode.rotations != rotations)
         detailed.append(mode is not None and mode.has_details)
@@ -173,10 +177,12 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
         "iterations": len(times),
         "first": [round(took, 1) for took in times[:FIRST]],
         "median": round(median, 2),
+        "median_computes": round(statistics.median(computes[FIRST:]), 2),
         "p99": round(statistics.quantiles(later, n=100)[98], 2),
         "longest": [
             [
                 round(times[index], 1),
+                round(computes[index], 1),
                 index,
                 (index - FIRST) % TOKENS,
                 detailed[index],
@@ -215,11 +221,14 @@ def tracked(device: str, seconds: float) -> dict[str, Any]:
 def show(found: dict[str, Any], bare: dict[str, Any], device: str) -> None:
     for name, of in (("without the tracker", bare), ("with it", found)):
         print(f"{name}: {of['iterations']} iterations, median {of['median']} ms, p99 {of['p99']} ms")
+        print(f"    the thread computes for {of['median_computes']} ms (median)")
         print(f"    the first {FIRST}: {of['first']} ms")
-        print(f"    {of['stalls']} iterations took over {STALL:g} ms more than usual; {of['detailed']} have details")
-        for took, index, place, has_details, meanwhile in of["longest"]:
+        stalls = f"{of['stalls']} iterations took over {STALL:g} ms more than usual"
+        print(f"    {stalls}; {of['detailed']} iterations have details")
+        for took, computes, index, place, has_details, meanwhile in of["longest"]:
             how = ", with details" if has_details else ""
-            print(f"        {took} ms, iteration {index}, place {place}{how}; meanwhile {meanwhile}")
+            when = f"iteration {index}, place {place}{how}"
+            print(f"        {took} ms, {computes} ms computing, {when}; meanwhile {meanwhile}")
         print(f"    memory of the process over time: {of['memory_mib']} MiB")
     print(f"{found['rotations']} changes of the file, {found['stalls_near_rotations']} stalls near them")
     print(f"recording: {found['recording_mib']} MiB; lost: {found['lost'] or 'nothing'}")

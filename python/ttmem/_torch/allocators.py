@@ -38,10 +38,11 @@ FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
 ENTRIES_PER_ALLOCATION = 3
 # Received actions are recorded this often, and this many at once: who reads the history meanwhile must wait.
 SECONDS_BETWEEN_TAKES, TAKEN_AT_ONCE = 0.1, 1 << 15
-# If about this many actions are new, which is checked more often, the history is read. The program waits.
-MANY_ENTRIES, SECONDS_BETWEEN_READS = 2_000, 0.02
-# After this many readings, enough for the first iterations, they may take a limited share of the time.
-FREE_DRAINS, SHARE_OF_DRAINS = 60, 0.05
+# If this many actions are new, and not fewer than there are blocks, which is checked more often, the history is read.
+# The program waits for that, so short readings are better, unless they mainly read the blocks.
+MIN_ENTRIES, SECONDS_BETWEEN_READS = 500, 0.01
+# After readings of this many seconds, enough for the first iterations, they may take a limited share of the time.
+FREE_SECONDS, SHARE_OF_READS = 0.6, 0.05
 # A size is rounded to at most this many parts of a power of two.
 MAX_PARTS = (1 << 16) - 1
 # PyTorch's value for no limit is at least this large.
@@ -85,14 +86,16 @@ class CachingAllocator:
         self._history: History | None = None
         self._is_open = False
         self._is_ours = False
-        # Whether the history is off, because received actions suffice.
-        self._is_paused = False
+        # Whether the history is off, because received actions suffice; and whether the thread is about to turn it
+        # off, after reading the last entries with stacks.
+        self._is_paused = self._is_pausing = False
         # Held while the history is read or changed: threads must not record it out of order.
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._taker: threading.Thread | None = None
-        # The number of readings without a limit that are left, and the time when another one is allowed.
-        self._free_drains, self._next_drain = FREE_DRAINS, 0.0
+        # The seconds of reading without a limit that are left, and the time when another reading is allowed.
+        self._free_seconds, self._next_read = FREE_SECONDS, 0.0
+        self._blocks = 0
         self._entries = FIRST_ENTRIES
         self._peaks: dict[int, int] = {}
         self._counted: tuple[float, int] | None = None
@@ -182,13 +185,19 @@ class CachingAllocator:
         """Sets whether entries of the history have stacks."""
         if not self._is_ours or self._history is None:
             return
+        if not wanted and self._taker is not None and self._history.is_fed:
+            # Not locked: the program would wait until the thread has read the history.
+            self._has_stacks = False
+            self._record("all", self._entries)
+            self._pass_calls(wanted=False)
+            self._is_pausing = True
+            return
         with self._lock:
-            if not wanted:
-                # Before the next entries, which have no stacks.
+            if not wanted or self._is_pausing:
+                # Before the next entries, which differ in having stacks.
                 self._guarded(self._drain)
-            self._has_stacks = wanted
-            self._free_drains = FREE_DRAINS
-            self._is_paused = not wanted and self._history.is_fed
+            self._has_stacks, self._free_seconds = wanted, FREE_SECONDS
+            self._is_paused = self._is_pausing = False
             self._record_on()
             self._pass_calls()
 
@@ -270,11 +279,13 @@ class CachingAllocator:
         history = self._history
         if history is None:
             return
+        if self._is_pausing:
+            self._pause(history)
         if self._is_paused and history.is_fed:
             while self._take_some(history):
                 # Other threads may run in between.
                 time.sleep(0)
-        elif history.received > MANY_ENTRIES:
+        elif history.received > max(MIN_ENTRIES, self._blocks):
             self._read_or_take(history)
         if self._is_paused and not history.is_fed:
             with self._lock:
@@ -282,14 +293,22 @@ class CachingAllocator:
                 self._record_on()
                 self._pass_calls()
 
+    def _pause(self, history: History) -> None:
+        """Reads the last entries with stacks, and turns the history off."""
+        with self._lock:
+            if self._is_pausing:
+                self._drain()
+                self._is_pausing, self._is_paused = False, history.is_fed
+                self._record_on()
+
     def _read_or_take(self, history: History) -> None:
         """Reads the history; or, if that has taken too much time, records only what was received."""
         began = time.monotonic()
-        if self._free_drains > 0 or began >= self._next_drain:
+        if self._free_seconds > 0 or began >= self._next_read:
             self._drain()
-            self._free_drains -= 1
             now = time.monotonic()
-            self._next_drain = now + (now - began) / SHARE_OF_DRAINS
+            self._free_seconds -= now - began
+            self._next_read = now + (now - began) / SHARE_OF_READS
         elif history.is_fed:
             with self._lock:
                 # What happens meanwhile must not be in the history, because it is recorded here.
@@ -311,9 +330,13 @@ class CachingAllocator:
         self._record("all", entries or self._entries, **({"clear_history": True} if is_fed else {}))
 
     def _record(self, enabled: str | None, entries: int, **options: bool) -> None:
-        context = "alloc" if self._has_stacks else None
+        has_stacks = self._has_stacks
+        context = "alloc" if has_stacks else None
         record = self._memory._record_memory_history
         record(enabled, context=context, stacks="python", max_entries=entries, **options)
+        if self._has_stacks != has_stacks and enabled is not None:
+            # Another thread has changed it meanwhile.
+            self._record(enabled, entries)
 
     def _observe(self) -> None:
         attach = getattr(torch._C, f"_{self.kind}_attach_out_of_memory_observer", None)
@@ -335,8 +358,10 @@ class CachingAllocator:
 
     def _drain_locked(self, history: History) -> None:
         allocations = [0] * self._device.device_count()
+        self._blocks = 0
         for index, stats in self._stats():
             allocations[index] = _allocations(stats)
+            self._blocks += stats["active"]["all"]["current"]
         with _no_collection():
             self._read(history, allocations)
         if history.is_fed and self._is_ours:
