@@ -38,10 +38,10 @@ FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
 ENTRIES_PER_ALLOCATION = 3
 # Received actions are recorded this often, and this many at once: who reads the history meanwhile must wait.
 SECONDS_BETWEEN_TAKES, TAKEN_AT_ONCE = 0.1, 1 << 15
-# If this many actions are new, and not fewer than there are blocks, which is checked more often, the history is read.
-# The program waits for that, so short readings are better, unless they mainly read the blocks.
+# If this many actions are new, and not fewer than there are blocks, which is checked more often, the history
+# is read. The program waits for that, so short readings are better, unless they mainly read the blocks.
 MIN_ENTRIES, SECONDS_BETWEEN_READS = 500, 0.01
-# After readings of this many seconds, enough for the first iterations, they may take a limited share of the time.
+# After readings of this many seconds, enough for the first iterations, they may take a share of the time.
 FREE_SECONDS, SHARE_OF_READS = 0.6, 0.05
 # A size is rounded to at most this many parts of a power of two.
 MAX_PARTS = (1 << 16) - 1
@@ -86,8 +86,8 @@ class CachingAllocator:
         self._history: History | None = None
         self._is_open = False
         self._is_ours = False
-        # Whether the history is off, because received actions suffice; and whether the thread is about to turn it
-        # off, after reading the last entries with stacks.
+        # Whether the history is off, because received actions suffice; and whether the thread is about to
+        # turn it off, after reading the last entries with stacks.
         self._is_paused = self._is_pausing = False
         # Held while the history is read or changed: threads must not record it out of order.
         self._lock = threading.RLock()
