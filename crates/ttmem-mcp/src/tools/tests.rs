@@ -136,6 +136,38 @@ fn found_tensors_pass_the_condition_and_include_those_of_the_peak() {
     }
 }
 
+/// A recording with tensors of several modules, on a GPU and on the CPU.
+#[test]
+fn found_tensors_can_be_limited_to_a_pool_and_a_module() {
+    let session = session(&corpus());
+    answer(&session, "open", json!({"path": "ttmem/0.1.0/cuda_tensors.ttmem"}));
+    let found = |condition: Option<&str>, pool: Option<&str>| {
+        let mut arguments = json!({"profile": "p1", "limit": 50});
+        for (name, value) in [("where", condition), ("pool", pool)] {
+            if let Some(value) = value {
+                arguments[name] = json!(value);
+            }
+        }
+        pages(&session, "find", &arguments, "tensors")
+    };
+    let all = found(None, None);
+    let of = |name: &str, value: &str| -> Vec<Value> {
+        let rows = all.iter().filter(|row| row[name] == value).cloned().collect::<Vec<_>>();
+        assert!(!rows.is_empty() && rows.len() < all.len(), "{name} {value}: {} rows", rows.len());
+        rows
+    };
+    for pool in ["cpu", "cuda:0"] {
+        let rows = of("pool", pool);
+        assert_eq!(found(Some(&format!("pool = {pool}")), None), rows);
+        assert_eq!(found(None, Some(pool)), rows);
+        assert_eq!(found(Some(&format!("pool != {pool}")), Some(pool)), Vec::<Value>::new());
+    }
+    let module = of("made_in", "blocks.0.0");
+    assert_eq!(found(Some("module = blocks.0.0"), None), module);
+    assert_eq!(found(Some("module = blocks.0.0 and pool = \"cuda:0\""), None), module);
+    assert_eq!(found(Some("module = blocks.0.0"), Some("cuda:0")), module);
+}
+
 #[test]
 fn a_failure_is_explained_and_its_absence_is_said() {
     let session = session(&corpus());
