@@ -12,6 +12,7 @@ import pytest
 
 import ttmem
 from conftest import MODULE, preloaded, ran
+from ttmem._host import capacity
 
 if TYPE_CHECKING:
     import subprocess
@@ -80,7 +81,13 @@ def test_an_allocation_that_fails_is_a_verdict(tmp_path: Path) -> None:
     assert oom["op"].startswith("aten::")
     # Live tensors: the parameter, the input and their product.
     assert oom["allocated_per_bank"] == 12 * MIB
-    assert oom["cause"] in ("capacity", "unknown")
+    # The host's memory is recorded, and no host has a PiB.
+    assert oom["cause"] == "never_fits"
+    assert summary["pools"]["cpu"]["capacity_per_bank"] == capacity()
+    assert oom["headline"] == "Out of memory: the request exceeds the memory of the host."
+    assert "but the host has" in next(
+        one["message"] for one in summary["suggestions"] if one["rule"] == "out_of_memory"
+    )
     (fault,) = summary["faults"]
     assert (fault["kind"], fault["ended_program"]) == ("out_of_memory", True)
     assert "DefaultCPUAllocator" in fault["message"]

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import ttmem
+from ttmem._host import capacity
 from ttmem._torch.autograd_graph import Graph
 from ttmem._torch.holders import UNFINISHED, Search
 from ttmem._torch.reference_names import Names
@@ -55,6 +56,29 @@ def test_the_rate_is_what_every_round_leaves(tmp_path: Path, rounds: int, size: 
     # One tensor remains per round.
     assert f"The largest part is {over} tensors from aten::ones at" in message
     assert "loss.item()" in message
+
+
+def test_memory_is_full_when_the_process_takes_that_of_the_host(tmp_path: Path) -> None:
+    kept = []
+    tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0)
+    for _ in range(16):
+        with tracker.track_operation("round"):
+            kept.append(torch.ones(MIB, dtype=torch.uint8))
+    ttmem.stop_memory_tracker()
+    assert tracker.recording is not None
+    profile = ttmem.open(tracker.recording)
+    pools = profile.summary()["ranks"][0]["pools"]
+    assert pools["cpu"]["capacity_per_bank"] == pools["host"]["capacity_per_bank"] == capacity()
+    assert pools["host"]["peak_per_bank"] > pools["cpu"]["peak_per_bank"]
+    growth = profile.growth()
+    assert growth["per_iteration_bytes"] == MIB
+    assert growth["iterations_left"] == (capacity() - pools["host"]["peak_per_bank"]) // MIB
+    full = f"At this rate, memory is full after {growth['iterations_left']} more calls."
+    assert full in growth["notes"]
+    assert growth["caveats"] == [
+        "Other processes use the memory of the host as well, so it may be full earlier."
+    ]
+    del kept
 
 
 def test_growth_is_found_if_the_program_frees_it_at_its_end(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -133,6 +134,8 @@ def test_the_answer_is_that_of_a_recording_without_a_limit(tmp_path: Path) -> No
         peak = answer["peak"]
         rows = sorted((row["per_bank"], row["op"], row["loc"], row["made_in"]) for row in peak["live"])
         grows = [said["message"] for said in answer["suggestions"] if said["rule"] == "grows"]
+        # The rest of the process is larger when the second program runs.
+        grows = [re.sub(r"after \d+ more", "after N more", message) for message in grows]
         found.append((peak["allocated_per_bank"], peak["explained_per_bank"], rows, grows))
     assert found[0] == found[1]
     assert len(found[0][3]) == 1

@@ -22,7 +22,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ttmem import _launch
+from ttmem import _host, _launch
 from ttmem._children import is_quiet_fork, untracked_forks
 from ttmem._native import Error, memory_size
 from ttmem._native import save_memory_profile as save
@@ -258,6 +258,7 @@ class MemoryTracker:
         _is_compiling = mode_of.torch.compiler.is_compiling
         self._ended.clear()
         self._open_allocators(mode)
+        _guarded(mode, functools.partial(self._record_capacity, mode))
         if self.level == "phases":
             mode.only_counters()
         else:
@@ -292,6 +293,14 @@ class MemoryTracker:
         if self.level == "tensors" and mode.sees_operations:
             mode.devices(["cpu"])
             mode.not_watched("cpu", NOT_TRACKED)
+
+    def _record_capacity(self, mode: Mode) -> None:
+        """Records how much memory the process may use. CPU tensors are a part of it."""
+        capacity = _host.capacity()
+        pools = {name for name, *_ in mode.figures()}
+        for pool in ("cpu", "host"):
+            if capacity is not None and (pool == "host" or pool in pools):
+                mode.reading(pool, capacity=capacity)
 
     def _leave_to(self, allocator: CachingAllocator, mode: Mode) -> None:
         """Switches to the history of an allocator, which has just begun."""
@@ -602,7 +611,7 @@ class MemoryTracker:
 
     def _read(self, mode: Mode) -> None:
         """Records the counters."""
-        resident = _resident_bytes()
+        resident = _host.resident_bytes()
         if resident is not None:
             mode.reading("host", allocated=resident)
         for allocator in self._allocators:
@@ -711,15 +720,6 @@ def _is_created(path: str) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _resident_bytes() -> int | None:
-    """Returns the resident memory of the process; `None` if the system does not report it."""
-    try:
-        with open("/proc/self/statm", "rb") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 _DISABLED = MemoryTracker(enabled=False)

@@ -319,8 +319,7 @@ impl Describe<'_> {
         let grows = !growth.origins.is_empty();
         let rate = growth.per_iteration;
         let capacity = pool.curve(CurveKind::Capacity).and_then(ttmem_model::Curve::last);
-        let peak = peak::peak(self.account, Span::recorded(self.account.rank)).map(|peak| peak.per_bank);
-        let left = capacity.zip(peak).map(|(capacity, peak)| capacity.saturating_sub(peak));
+        let left = capacity.zip(self.used()).map(|(capacity, used)| capacity.saturating_sub(used));
         let left = left.and_then(|left| left.checked_div(rate));
         let alike = Alike::new(self.profile, self.account.rank);
         let survivors: Vec<Survivor> =
@@ -356,6 +355,24 @@ impl Describe<'_> {
         summary.title = summary.title(extent);
         summary.notes = summary.notes(extent);
         summary
+    }
+
+    /// The memory that is not left for growth: the peak of the pool. On the host, the process also uses memory that
+    /// is not in CPU tensors.
+    fn used(&self) -> Option<u64> {
+        let rank = self.account.rank;
+        let peak_of =
+            |account: &Account<'_>| peak::peak(account, Span::recorded(rank)).map(|peak| peak.per_bank);
+        let process = self.is_of_cpu().then(|| {
+            let (host, _) = rank.pool_named(self.profile, "host")?;
+            peak_of(&Account::new(rank, host)?)
+        });
+        peak_of(self.account).map(|peak| peak.max(process.flatten().unwrap_or(0)))
+    }
+
+    /// Whether the pool has the CPU tensors, which share the memory of the host with other processes.
+    fn is_of_cpu(&self) -> bool {
+        self.profile.text(self.account.pool.name) == "cpu"
     }
 
     fn unit(&self) -> (GrowthUnit, Option<String>) {
@@ -435,6 +452,11 @@ impl Describe<'_> {
         if summary.capacity_per_bank.is_none() {
             let pool = summary.pool.as_deref().unwrap_or("memory");
             caveats.push(format!("The capacity of {pool} is unknown, so ttmem can't tell when it is full."));
+        }
+        if summary.iterations_left.is_some() && self.is_of_cpu() {
+            caveats.push(
+                "Other processes use the memory of the host as well, so it may be full earlier.".to_owned(),
+            );
         }
         caveats
     }

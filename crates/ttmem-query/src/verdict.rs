@@ -21,6 +21,9 @@ pub(super) fn headline(pool: Option<&str>, cause: Cause) -> String {
         Cause::Capacity if pool == "cpu" => {
             "Out of memory: the host does not have enough free memory.".to_owned()
         }
+        Cause::NeverFits if pool == "cpu" => {
+            "Out of memory: the request exceeds the memory of the host.".to_owned()
+        }
         Cause::Capacity => format!("Out of memory: {pool} is full."),
         Cause::NeverFits => format!("Out of memory: the request exceeds the capacity of {pool}."),
         Cause::CircularBuffers => "Out of L1: a kernel's circular buffers do not fit.".to_owned(),

@@ -13,6 +13,8 @@ use crate::words::size;
 pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Failure, find);
 
 const NAME: &str = "out_of_memory";
+/// The pool of tensors on the host.
+const CPU: &str = "cpu";
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(verdict) = situation.verdict else { return Vec::new() };
@@ -61,6 +63,7 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
         .advice("Allocate long-lived tensors first, or free the tensors between the free blocks.".to_owned()),
         (Cause::NeverFits, Some(_)) => {
             let whole = match label.extent() {
+                _ if pool == CPU => "the host",
                 Extent::Bank => "a bank",
                 Extent::Core => "a core",
                 Extent::Device => "the device",
@@ -97,6 +100,9 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
 fn never_fits(pool: &str, requested: u64, capacity: Option<u64>) -> String {
     if pool == "L1_SMALL" {
         return format!("Open the device with an l1_small_size of {requested} B or more.");
+    }
+    if pool == CPU {
+        return "Split the tensor, or store it in a narrower dtype.".to_owned();
     }
     let parts = capacity.map_or(2, |capacity| requested.div_ceil(capacity.max(1)));
     format!("Split the tensor into at least {parts} parts, or shard it over at least {parts} devices.")

@@ -1,7 +1,7 @@
 //! What every iteration leaves behind is growth; warm-up, temporaries and buffers that are flushed are not.
 
 use proptest::prelude::*;
-use ttmem_model::{Class, Moment, Outcome, PoolId, Profile, RankEvent, Step, StepNumber, Tensor};
+use ttmem_model::{Class, Moment, Outcome, PoolId, Profile, RankEvent, Reading, Step, StepNumber, Tensor};
 
 use super::{Evidence, NEVER, account, first, tensor};
 use crate::analyze::growth::{Growth, Kind, MIN_ITERATIONS, Origin, Unit, candidates, growth};
@@ -255,4 +255,35 @@ fn iterations_are_passes_or_runs_of_the_most_frequent_program() {
         let found = found.first().map(|found| (found.count(), found.unit == Unit::Pass));
         assert_eq!(found, expected, "{programs}");
     }
+}
+
+/// CPU tensors are a part of the memory of the process, which shares the host with others.
+#[test]
+fn the_host_is_full_when_the_process_is() {
+    let left = |capacity: Option<u64>, process: Option<u64>| {
+        let mut evidence = Evidence::new();
+        let (cpu, host) = (evidence.pool("cpu"), evidence.pool("host"));
+        evidence.reading(cpu, Moment::late(0), Reading { capacity, ..Reading::default() });
+        let mut all = Vec::new();
+        for number in 1..=20 {
+            evidence.run("main");
+            let step = evidence.step("append");
+            evidence.state(cpu, Moment::after(step), 100 * number);
+            all.push((step, tensor(cpu, 100, Moment::after(step), NEVER)));
+            evidence.end_run();
+        }
+        if let Some(bytes) = process {
+            evidence.state(host, Moment::after(19), bytes);
+        }
+        let found = crate::growth::growth(&finished(evidence, all), 0).unwrap().unwrap();
+        assert_eq!((found.capacity_per_bank, found.caveats.len()), (capacity, 1));
+        let caveat = if capacity.is_some() { "Other processes" } else { "The capacity of cpu is unknown" };
+        assert!(found.caveats[0].starts_with(caveat), "{:?}", found.caveats);
+        found.iterations_left
+    };
+    assert_eq!(left(None, Some(5000)), None);
+    assert_eq!(left(Some(10_000), None), Some(80));
+    assert_eq!(left(Some(10_000), Some(1500)), Some(80));
+    assert_eq!(left(Some(10_000), Some(5000)), Some(50));
+    assert_eq!(left(Some(10_000), Some(11_000)), Some(0));
 }
