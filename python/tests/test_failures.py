@@ -83,7 +83,11 @@ def test_an_allocation_that_fails_is_a_verdict(tmp_path: Path) -> None:
     assert oom["allocated_per_bank"] == 12 * MIB
     # The host's memory is recorded, and no host has a PiB.
     assert oom["cause"] == "never_fits"
-    assert summary["pools"]["cpu"]["capacity_per_bank"] == capacity()
+    memory = capacity()
+    assert memory is not None
+    assert summary["pools"]["cpu"]["capacity_per_bank"] == memory
+    assert oom["lacks_per_bank"] == oom["requested_total"] - memory
+    assert f"; the capacity is {memory / (1 << 30):.2f} GiB, " in oom["detail"]
     assert oom["headline"] == "Out of memory: the request exceeds the memory of the host."
     assert "but the host has" in next(
         one["message"] for one in summary["suggestions"] if one["rule"] == "out_of_memory"

@@ -68,11 +68,14 @@ def test_memory_is_full_when_the_process_takes_that_of_the_host(tmp_path: Path) 
     assert tracker.recording is not None
     profile = ttmem.open(tracker.recording)
     pools = profile.summary()["ranks"][0]["pools"]
-    assert pools["cpu"]["capacity_per_bank"] == pools["host"]["capacity_per_bank"] == capacity()
+    memory = capacity()
+    assert memory is not None
+    assert pools["cpu"]["capacity_per_bank"] == pools["host"]["capacity_per_bank"] == memory
     assert pools["host"]["peak_per_bank"] > pools["cpu"]["peak_per_bank"]
     growth = profile.growth()
+    assert growth is not None
     assert growth["per_iteration_bytes"] == MIB
-    assert growth["iterations_left"] == (capacity() - pools["host"]["peak_per_bank"]) // MIB
+    assert growth["iterations_left"] == (memory - pools["host"]["peak_per_bank"]) // MIB
     full = f"At this rate, memory is full after {growth['iterations_left']} more calls."
     assert full in growth["notes"]
     assert growth["caveats"] == [

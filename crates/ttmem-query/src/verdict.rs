@@ -215,6 +215,11 @@ fn request(verdict: &Verdict<'_>) -> String {
         _ => "requested an unknown amount".to_owned(),
     };
     let unit = if fault.banks.is_some_and(|banks| banks > 1) { " per bank" } else { "" };
+    if let (Cause::NeverFits, Some(capacity), Some(lacks)) =
+        (verdict.cause, verdict.capacity, verdict.lacks())
+    {
+        return format!("{requested}; the capacity is {}{unit}, {} short.", size(capacity), size(lacks));
+    }
     let available =
         if verdict.cause == Cause::Fragmentation { verdict.largest_usable() } else { verdict.free };
     let short = fault.requested_per_bank.zip(available).and_then(|(wanted, had)| wanted.checked_sub(had));
