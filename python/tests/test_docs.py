@@ -73,8 +73,9 @@ def test_the_two_commands_print_what_the_page_shows(tmp_path: Path, environment:
 
 
 def comparable(line: str) -> str:
-    """Returns a line without its times and its estimated savings, and with single spaces."""
+    """Returns a line without times, estimated savings and the host's memory, and with single spaces."""
     line = re.sub(r"\d+(\.\d+)? (s|ms|µs)\b", "TIME", line)
+    line = re.sub(r" of [\d.]+ [GT]iB \(<?\d+%\).*", " HOST", line)
     return " ".join(re.sub(r"(about|^ +)\s*\d+\.\d [KM]iB\.$", "SAVING", line).split())
 
 

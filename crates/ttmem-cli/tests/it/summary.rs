@@ -399,7 +399,7 @@ fn errors_name_the_file_and_what_to_do() {
         (&binary, "ttmem formats"),
         (&prose, "ttmem formats"),
         (&folder.path().join("gone.log"), "cannot read"),
-        (&folder.path().to_path_buf(), "folder with a log but no report"),
+        (&folder.path().to_path_buf(), "folder with 2 logs but no report"),
     ] {
         let file = file.display().to_string();
         let output = ttmem().args(["summary", &file]).assert().code(2).get_output().clone();
