@@ -398,7 +398,8 @@ def test_a_reader_during_exports_sees_a_state_before_or_after(tmp_path: Path) ->
         try:
             before = (folder / "runs" / "run=r").stat().st_mtime_ns
             end = time.monotonic() + (60 if SWEEP else 5)
-            while time.monotonic() < end or len(set(seen)) < 2:
+            # On a busy machine, it takes longer to read ten times.
+            while time.monotonic() < end or len(set(seen)) < 2 or listed < 10:
                 assert exporter.poll() is None
                 files(folder)
                 listed += 1
@@ -409,7 +410,6 @@ def test_a_reader_during_exports_sees_a_state_before_or_after(tmp_path: Path) ->
         finally:
             exporter.kill()
     assert set(seen) == expected
-    assert listed > 10
 
 
 def test_exports_that_are_only_added_do_not_delay_a_reader(
