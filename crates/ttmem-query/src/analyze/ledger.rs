@@ -1,6 +1,6 @@
 //! The parts of a device's memory when an allocation failed, and the part that is the cause.
 
-use ttmem_model::{Amount, FaultLedger, Ledger};
+use ttmem_model::{Amount, FaultLedger, Ledger, ProcessUse};
 
 use super::oom::Cause;
 
@@ -15,6 +15,9 @@ pub struct Breakdown {
     pub adds_up: Option<bool>,
     /// The process in the list that must be this process, because no other one can hold its tensors.
     pub own_pid: Option<u64>,
+    /// The processes in the list, if any of them may be this process. They are not parts, because one of them is counted
+    /// already.
+    pub unclear: Vec<ProcessUse>,
 }
 
 /// A part of a device's memory.
@@ -63,16 +66,19 @@ impl PartKind {
     }
 }
 
-/// A part is large if it is at least one in this many bytes of the device. A CUDA context alone is smaller.
+/// A part is large if it is at least one in this many bytes of the device.
 const LARGE: u64 = 10;
+/// A CUDA context with its libraries may be this large on any device.
+const CONTEXT: u64 = 1 << 30;
 /// Unused memory of the allocator matters if it is at least one in this many bytes of the device.
 const RELEVANT: u64 = 50;
 
 impl Breakdown {
     /// The parts of the device's memory at an error.
     pub fn of(fault: &FaultLedger) -> Self {
-        let ledger = fault.ledger;
         let own = Own::of(fault);
+        let process = fault.ledger.process.filter(|_| own.pid.is_none()).and(own.process);
+        let ledger = Ledger { process, ..fault.ledger };
         let mut parts = Vec::new();
         let mut add = |kind, amount: Option<Amount>| {
             parts.extend(amount.map(|amount| Part { kind, amount }));
@@ -88,7 +94,7 @@ impl Breakdown {
         let non_pytorch = own.process.and_then(|process| process.minus(reserved(&ledger)?));
         let non_pytorch = ledger.other.or(non_pytorch);
         add(PartKind::NonPytorch, non_pytorch);
-        for process in fault.processes.iter().filter(|process| own.is_other(process.pid)) {
+        for process in own.others() {
             add(PartKind::Process(process.pid), Some(process.amount));
         }
         let known = parts.iter().fold(Amount::exact(0), |sum, part| sum.plus(part.amount));
@@ -101,7 +107,8 @@ impl Breakdown {
         parts.extend(rest_part.map(|amount| Part { kind, amount }));
         parts.extend(ledger.free.map(|amount| Part { kind: PartKind::Free, amount }));
         let adds_up = rest.filter(|_| reserved(&ledger).is_some()).map(|rest| rest.is_some());
-        Self { ledger, parts, adds_up, own_pid: own.pid }
+        let (own_pid, unclear) = (own.pid, if own.is_unclear { own.listed } else { Vec::new() });
+        Self { ledger, parts, adds_up, own_pid, unclear }
     }
 
     /// The size of a part.
@@ -156,7 +163,7 @@ impl Breakdown {
                 .map_or(Cause::Fragmentation, |(cause, _)| cause);
         }
         match (free, capacity) {
-            (Some(free), Some(_)) if is_more(requested, free) => {
+            (Some(free), Some(_)) if is_more(self.needed(requested), free) || self.is_nearly_full() => {
                 obstacle.map_or(Cause::Capacity, |(cause, _)| cause)
             }
             (None, Some(capacity)) if self.cannot_fit(requested, capacity) => Cause::Capacity,
@@ -185,12 +192,36 @@ impl Breakdown {
         }
     }
 
+    /// The memory that the driver must have for a request: PyTorch asks for whole segments.
+    fn needed(&self, requested: Amount) -> Amount {
+        let is_by_segments = self.ledger.allocated.is_some() && requested.bytes < SEGMENTS_UP_TO;
+        let bytes = if is_by_segments { segment_for(requested.bytes) } else { requested.bytes };
+        Amount { bytes, ..requested }
+    }
+
+    /// The segment that the driver did not have, although the requested bytes were free.
+    pub fn missing_segment(&self) -> Option<u64> {
+        let (requested, free) = (self.ledger.requested?, self.ledger.free?);
+        let needed = self.needed(requested);
+        (requested.bytes < free.bytes && is_more(needed, free)).then_some(needed.bytes)
+    }
+
+    /// Whether so little of the device is free that the driver may refuse a request that would fit.
+    pub fn is_nearly_full(&self) -> bool {
+        let (requested, free) = (self.ledger.requested, self.ledger.free);
+        let whole = requested.zip(free).zip(self.ledger.capacity);
+        whole.is_some_and(|((requested, free), capacity)| {
+            free.bytes < capacity.bytes / NEARLY_FULL
+                && free.bytes < self.needed(requested).bytes.saturating_mul(2).max(NO_ROOM)
+        })
+    }
+
     /// Whether the unused memory of the allocator would be enough, and is a relevant part of the device.
-    fn is_fragmented(&self, requested: Amount) -> bool {
+    pub fn is_fragmented(&self, requested: Amount) -> bool {
         let Some(unused) = self.ledger.unallocated else { return false };
         // If the device has room for the request, it does not fail because of the free blocks.
-        if self.ledger.capacity.is_some() && self.ledger.free.is_some_and(|free| requested.bytes < free.bytes)
-        {
+        let needed = self.needed(requested);
+        if self.ledger.capacity.is_some() && self.ledger.free.is_some_and(|free| needed.bytes < free.bytes) {
             return false;
         }
         let whole = self.ledger.capacity.or(self.ledger.allowed);
@@ -216,6 +247,13 @@ impl Breakdown {
         is_lower && needed.bytes.saturating_add(needed.quantum) > allowed.bytes
     }
 
+    /// The unused memory of the allocator, if it would be enough for the request.
+    pub fn unused_for_request(&self) -> Option<Amount> {
+        let Ledger { requested, unallocated, capacity, allowed, .. } = self.ledger;
+        let relevant = capacity.or(allowed)?.bytes / RELEVANT;
+        unallocated.filter(|unused| unused.bytes >= requested.map_or(u64::MAX, |one| one.bytes).max(relevant))
+    }
+
     /// The memory that counts towards the limit of the process. An allocator that owns its limit reserves all of it.
     pub fn limited(&self) -> Option<Amount> {
         let ledger = &self.ledger;
@@ -230,20 +268,24 @@ impl Breakdown {
         free: Option<Amount>,
         capacity: Amount,
     ) -> Option<(Cause, u64)> {
-        let free = free.filter(|free| is_more(requested, *free))?;
+        let free = free.filter(|free| is_more(self.needed(requested), *free) || self.is_nearly_full())?;
         let outside = self.part(PartKind::NonPytorch).or(self.part(PartKind::Outside));
         let candidates = [
             (Cause::OtherProcess, self.other_processes()),
             (Cause::PrivatePools, self.part(PartKind::PrivatePools)),
             (Cause::NonPytorch, outside),
         ];
-        let is_obstacle = |amount: &Amount| {
+        let is_obstacle = |cause: Cause, amount: &Amount| {
+            let is_context = cause == Cause::NonPytorch && amount.bytes < CONTEXT;
             amount.bytes >= capacity.bytes / LARGE
+                && !is_context
                 && requested.bytes <= free.bytes.saturating_add(amount.bytes)
         };
         candidates
             .into_iter()
-            .filter_map(|(cause, amount)| Some((cause, amount.filter(is_obstacle)?.bytes)))
+            .filter_map(|(cause, amount)| {
+                Some((cause, amount.filter(|amount| is_obstacle(cause, amount))?.bytes))
+            })
             .max_by_key(|(_, bytes)| *bytes)
     }
 }
@@ -258,6 +300,12 @@ fn without_capacity(requested: Amount, free: Amount) -> Cause {
     let is_plenty = segment_for(requested.bytes).saturating_mul(2) <= free.bytes;
     if is_plenty { Cause::MemoryLimit } else { Cause::Unknown }
 }
+
+/// From this size on, PyTorch requests what it needs, rounded by less than the numbers of its messages.
+const SEGMENTS_UP_TO: u64 = 10 << 20;
+/// A device is nearly full if less than one in this many bytes is free, and less than `NO_ROOM` or twice what is needed.
+const NEARLY_FULL: u64 = 50;
+const NO_ROOM: u64 = 16 << 20;
 
 /// The bytes that PyTorch requests from the driver for an allocation.
 fn segment_for(bytes: u64) -> u64 {
@@ -289,6 +337,8 @@ struct Own {
     pid: Option<u64>,
     /// Whether any of the listed processes may be this one.
     is_unclear: bool,
+    /// The listed processes with a possible size.
+    listed: Vec<ProcessUse>,
 }
 
 impl Own {
@@ -296,32 +346,36 @@ impl Own {
         let ledger = &fault.ledger;
         let reserved = reserved(ledger);
         // Some drivers report 0 or an enormous number.
-        let is_plausible = |process: &Amount| {
-            reserved.is_none_or(|reserved| !is_more(reserved, *process))
-                && ledger.capacity.is_none_or(|capacity| !is_more(*process, capacity))
-        };
-        let stated = ledger.process.filter(is_plausible);
-        if stated.is_some() || fault.processes.is_empty() {
-            return Self { process: stated, pid: None, is_unclear: false };
+        let is_possible =
+            |process: &Amount| ledger.capacity.is_none_or(|capacity| !is_more(*process, capacity));
+        let holds_all = |process: &Amount| reserved.is_none_or(|reserved| !is_more(reserved, *process));
+        let stated = ledger.process.filter(|process| is_possible(process) && holds_all(process));
+        let listed: Vec<ProcessUse> =
+            fault.processes.iter().filter(|process| is_possible(&process.amount)).copied().collect();
+        if stated.is_some() || listed.is_empty() {
+            return Self { process: stated, pid: None, is_unclear: false, listed };
         }
-        let listed = fault.processes.iter().fold(Amount::exact(0), |sum, process| sum.plus(process.amount));
+        let sum = listed.iter().fold(Amount::exact(0), |sum, process| sum.plus(process.amount));
         let used = ledger.capacity.zip(ledger.free).and_then(|(capacity, free)| capacity.minus(free));
-        let (Some(used), Some(reserved)) = (used, reserved) else {
-            return Self { process: None, pid: None, is_unclear: true };
+        let (Some(used), Some(_)) = (used, reserved) else {
+            return Self { process: None, pid: None, is_unclear: true, listed };
         };
         // Is there room for this process next to the listed ones?
-        let room = used.minus(listed);
-        if room.is_some_and(|room| room.bytes.saturating_add(room.quantum) >= reserved.bytes) {
-            return Self { process: None, pid: None, is_unclear: false };
+        let room = used.minus(sum);
+        if room.is_some_and(|mut room| {
+            room.bytes = room.bytes.saturating_add(room.quantum);
+            holds_all(&room)
+        }) {
+            return Self { process: None, pid: None, is_unclear: false, listed };
         }
-        let mut able = fault.processes.iter().filter(|process| !is_more(reserved, process.amount));
-        match (able.next(), able.next()) {
-            (Some(one), None) => Self { process: Some(one.amount), pid: Some(one.pid), is_unclear: false },
-            _ => Self { process: None, pid: None, is_unclear: true },
-        }
+        let mut able = listed.iter().filter(|process| holds_all(&process.amount));
+        let only = able.next().copied().filter(|_| able.next().is_none());
+        let (process, pid) = (only.map(|one| one.amount), only.map(|one| one.pid));
+        Self { process, pid, is_unclear: only.is_none(), listed }
     }
 
-    fn is_other(&self, pid: u64) -> bool {
-        !self.is_unclear && self.pid != Some(pid)
+    /// The processes that are certainly other ones.
+    fn others(&self) -> impl Iterator<Item = &ProcessUse> {
+        self.listed.iter().filter(|process| !self.is_unclear && self.pid != Some(process.pid))
     }
 }

@@ -169,9 +169,10 @@ pub fn fatal(rank: &Rank) -> Option<&Fault> {
     fatal.or_else(|| rank.faults.iter().rfind(is_of_memory).filter(|_| !knows_programs(rank)))
 }
 
-/// Whether the input says which errors programs survived: a runtime log, or a recording.
+/// Whether the input says which errors programs survived: a runtime log, or a recording. A snapshot, which has the segments
+/// of its allocator, only shows that the allocator was used afterwards.
 fn knows_programs(rank: &Rank) -> bool {
-    !rank.runs.is_empty() || rank.began.is_some()
+    !rank.runs.is_empty() || rank.began.is_some() && rank.reserved.is_empty()
 }
 
 /// The cause of an error, with the numbers that show it.

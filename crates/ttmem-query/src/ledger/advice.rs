@@ -36,6 +36,11 @@ impl Facts<'_> {
             Cause::MemoryLimit => self.limit_advice(),
             Cause::Fragmentation => self.fragmentation_advice(),
             Cause::NonPytorch => Some(self.outside_advice()),
+            Cause::NeverFits if self.source == "xla" => Some(
+                "Use a smaller batch or a narrower dtype, recompute activations (jax.checkpoint), or shard the program over \
+                 more devices."
+                    .to_owned(),
+            ),
             Cause::NeverFits => {
                 Some("Split the tensor, shard it over more devices, or use a narrower dtype.".to_owned())
             }
@@ -96,19 +101,24 @@ impl Facts<'_> {
             );
         }
         let (requested, free) = (ledger.requested?, ledger.free?);
+        let unused = self.breakdown.unused_for_request().and_then(|_| self.fragmentation_advice());
         if requested.bytes > free.bytes {
-            return Some(format!(
-                "A higher limit is not enough, because the device itself had only {} free. {}",
-                size(free.bytes),
-                self.usual_advice()
-            ));
+            return Some(unused.unwrap_or_else(|| {
+                format!(
+                    "A higher limit is not enough, because the device itself had only {} free. {}",
+                    size(free.bytes),
+                    self.usual_advice()
+                )
+            }));
         }
         let more = self.breakdown.lacks(self.cause).filter(|bytes| *bytes > 0);
         let more = more.map_or_else(String::new, |bytes| format!(" by at least {}", size(bytes)));
-        Some(format!(
-            "Raise the limit{more} (torch.cuda.set_per_process_memory_fraction, or per_process_memory_fraction in \
-             PYTORCH_ALLOC_CONF): the device had enough free memory."
-        ))
+        let raise = format!(
+            "{} the limit{more} (torch.cuda.set_per_process_memory_fraction, or per_process_memory_fraction in \
+             PYTORCH_ALLOC_CONF): the device had enough free memory.",
+            if unused.is_some() { "Or raise" } else { "Raise" }
+        );
+        Some(unused.map_or_else(|| raise.clone(), |unused| format!("{unused} {raise}")))
     }
 
     fn fragmentation_advice(&self) -> Option<String> {

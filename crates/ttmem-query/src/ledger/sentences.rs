@@ -161,6 +161,9 @@ impl Facts<'_> {
                 }),
             Cause::PrivatePools => of(PartKind::PrivatePools)
                 .map(|bytes| format!("Out of memory: private pools hold {bytes} of {device}.")),
+            Cause::Capacity if self.source == "vllm" => {
+                Some(format!("Out of memory: vLLM did not start, because too little of {device} is free."))
+            }
             Cause::KvCache if self.tokens[0].is_some() => {
                 Some("Out of memory: the KV cache of one request does not fit.".to_owned())
             }
@@ -192,6 +195,7 @@ impl Facts<'_> {
                 format!("{request}; {} of {} was free.", size(free.bytes), size(capacity.bytes))
             }
             (Some(free), None) => format!("{request}; {} was free.", size(free.bytes)),
+            (None, Some(capacity)) => format!("{request}; the device has {}.", size(capacity.bytes)),
             _ => format!("{request}."),
         }
     }
@@ -260,17 +264,28 @@ impl Facts<'_> {
         let breakdown = self.breakdown;
         let ledger = &breakdown.ledger;
         let of = |kind| breakdown.part(kind).map(|amount| size(amount.bytes));
+        if let Some(segment) = breakdown.missing_segment().filter(|_| self.source == "pytorch") {
+            return Some(format!("For this size, PyTorch needs {} from the driver.", size(segment)));
+        }
+        if self.has_room() && breakdown.is_nearly_full() {
+            return Some("Nearly all memory of the device was in use.".to_owned());
+        }
         match self.cause {
             Cause::OtherProcess => {
                 let them = if self.others().len() == 1 { "it" } else { "them" };
                 Some(format!("Without {them}, the request would fit."))
             }
             Cause::MemoryLimit => Some(match ledger.allowed {
-                Some(allowed) => format!(
-                    "The limit is {}, and {} of it was in use.",
-                    size(allowed.bytes),
-                    size(breakdown.limited()?.bytes)
-                ),
+                Some(allowed) => {
+                    let unused = breakdown.unused_for_request().map_or_else(String::new, |unused| {
+                        format!("; {} of that is reserved, but no tensor uses it", size(unused.bytes))
+                    });
+                    format!(
+                        "The limit is {}, and {} of it was in use{unused}.",
+                        size(allowed.bytes),
+                        size(breakdown.limited()?.bytes)
+                    )
+                }
                 None => format!(
                     "That would have been enough, so PyTorch refused it: the limit is less than {}, and {} was reserved.",
                     size(breakdown.reserved()?.plus(ledger.requested?).bytes),
@@ -289,22 +304,34 @@ impl Facts<'_> {
                  process."
                     .to_owned(),
             ),
-            Cause::NonPytorch => Some(
-                "Memory outside PyTorch is that of the CUDA context, libraries or other processes; the message does not say \
-                 which."
-                    .to_owned(),
-            ),
+            Cause::NonPytorch => Some(format!(
+                "Memory outside PyTorch is that of the CUDA context, libraries or other processes{}.",
+                self.unclear_processes()
+            )),
             Cause::Capacity => Some(format!("PyTorch allocated {}.", size(ledger.allocated?.bytes))),
             Cause::Unknown if self.source == "xla" => self.executable(),
-            Cause::Unknown if self.has_room() => {
-                Some("That would have been enough; the memory in use changed in the meantime.".to_owned())
-            }
+            Cause::Unknown if self.has_room() => Some(
+                "That would have been enough, so the cause is unknown: the process may have a limit of its own, or the free \
+                 memory changed before the message was written."
+                    .to_owned(),
+            ),
             Cause::Unknown if self.source == "pytorch" && breakdown.lacks_unallocated() => Some(
                 "The message does not say how much memory PyTorch reserves without using it, so the cause is unknown."
                     .to_owned(),
             ),
             _ => None,
         }
+    }
+
+    /// The listed processes, if the message does not say which one failed.
+    fn unclear_processes(&self) -> String {
+        let listed: Vec<String> = (self.breakdown.unclear.iter().take(MAX_RANKS))
+            .map(|process| format!("process {} ({})", process.pid, size(process.amount.bytes)))
+            .collect();
+        if listed.is_empty() {
+            return "; the message does not say which".to_owned();
+        }
+        format!(". The message lists {}, and one of them is this process", listed.join(", "))
     }
 
     /// Whether the free memory would have been enough.

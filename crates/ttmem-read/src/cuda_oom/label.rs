@@ -13,8 +13,18 @@ pub(super) struct Label {
     pub is_rank: bool,
     /// Whether only the first line of a record has the label.
     pub is_of_record: bool,
-    /// Whether it is a process of vLLM.
-    pub is_of_vllm: bool,
+    pub source: Source,
+}
+
+/// What a label says besides its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    #[default]
+    Other,
+    /// A process of vLLM.
+    Vllm,
+    /// A machine or a container. A rank says more.
+    Host,
 }
 
 /// A line without its prefixes.
@@ -40,7 +50,9 @@ pub(super) fn split(line: &[u8]) -> Labeled<'_> {
         text = without_bare_color(text);
         if let Some((found, rest)) = labeled(text) {
             // The launcher's own number says more than the name of a process.
-            if !label.is_rank && (!found.name.is_empty() || found.is_of_record) {
+            if (!label.is_rank || label.source == Source::Host)
+                && (!found.name.is_empty() || found.is_of_record)
+            {
                 label = found;
             }
             text = rest;
@@ -67,6 +79,7 @@ fn labeled(line: &[u8]) -> Option<(Label, &[u8])> {
         b'[' => bracketed(line),
         b'(' => in_parentheses(line),
         b'0'..=b'9' => of_srun(line),
+        b'a'..=b'z' => of_host(line),
         _ => None,
     }
 }
@@ -107,12 +120,12 @@ fn in_parentheses(line: &[u8]) -> Option<(Label, &[u8])> {
     let pid = &inside[memmem::find(inside, b"pid=")? + 4..];
     let rest = without_bare_color(rest);
     let rest = if rest.is_empty() { rest } else { rest.strip_prefix(b" ")? };
-    let of_vllm = |label| Label { is_of_vllm: true, ..label };
+    let of_vllm = |label| Label { source: Source::Vllm, ..label };
     let name = inside.split(|byte| *byte == b' ').next().unwrap_or_default();
     if let Some(at) = memmem::find(inside, b"rank=") {
         let digits = inside[at + 5..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let is_of_vllm = name.starts_with(b"VllmWorker");
-        return Some((Label { is_of_vllm, ..rank(&inside[at + 5..at + 5 + digits]) }, rest));
+        let source = if name.starts_with(b"VllmWorker") { Source::Vllm } else { Source::Other };
+        return Some((Label { source, ..rank(&inside[at + 5..at + 5 + digits]) }, rest));
     }
     if let Some(of_worker) = name.strip_prefix(b"Worker_").filter(|name| !name.is_empty()) {
         return Some((of_vllm(rank(of_worker)), rest));
@@ -121,7 +134,8 @@ fn in_parentheses(line: &[u8]) -> Option<(Label, &[u8])> {
         return Some((of_vllm(Label { is_rank: false, ..rank(name) }), rest));
     }
     let is_of_vllm = name.starts_with(b"RayWorkerWrapper") || name.starts_with(b"VllmWorker");
-    Some((Label { is_of_vllm, ..rank(&ray_worker(pid)) }, rest))
+    let source = if is_of_vllm { Source::Vllm } else { Source::Other };
+    Some((Label { source, ..rank(&ray_worker(pid)) }, rest))
 }
 
 /// The processes of vLLM that are not workers and repeat the errors of workers.
@@ -143,6 +157,18 @@ fn of_srun(line: &[u8]) -> Option<(Label, &[u8])> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = line[digits..].strip_prefix(b": ").filter(|_| digits <= 4)?;
     Some((rank(line[..digits].trim_ascii()), rest))
+}
+
+/// `node0: ` of pdsh, and `train-worker-3  | ` of docker compose: a name that ends with a number.
+fn of_host(line: &[u8]) -> Option<(Label, &[u8])> {
+    const MAX_NAME: usize = 64;
+    let is_part =
+        |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b'_');
+    let length = line.iter().take(MAX_NAME).take_while(|byte| is_part(byte)).count();
+    let (name, rest) = line.split_at(length);
+    let behind = rest.strip_prefix(b": ").or_else(|| rest.trim_ascii_start().strip_prefix(b"| "))?;
+    let label = Label { source: Source::Host, ..rank(name) };
+    name.last().is_some_and(u8::is_ascii_digit).then_some((label, behind))
 }
 
 /// `[W801 09:08:57.499362929 CUDACachingAllocator.cpp:3933] ` of PyTorch's C++ code.
@@ -177,6 +203,10 @@ mod tests {
             ("[1,3]<stderr>:", "1,3", true),
             ("2026-01-01T12:00:00.1Z stderr F [rank5]: ", "5", true),
             ("12: ", "12", true),
+            ("node0: ", "node0", true),
+            ("node0: [rank3]: ", "3", true),
+            ("gpu-worker-1.cluster2: ", "gpu-worker-1.cluster2", true),
+            ("train-worker-3  | ", "train-worker-3", true),
         ] {
             let line = format!("{prefix}torch.OutOfMemoryError: x");
             let labeled = split(line.as_bytes());

@@ -58,6 +58,10 @@ fn find_torch(text: &[u8]) -> Option<Found> {
 /// The part after `out of memory.`; `None` if it ends early.
 fn torch(cursor: &mut Cursor<'_>, found: &mut Found) -> Option<()> {
     cursor.eat(" Tried to allocate ").then_some(())?;
+    if cursor.eat("more than 1EB memory.") {
+        // The whole message. The request itself is unknown.
+        return Some(());
+    }
     found.numbers.requested = Some(cursor.size()?);
     if cursor.eat_any(&[" (GPU ", " (NPU ", " (XPU "]).is_some() {
         return in_parentheses(cursor, found);

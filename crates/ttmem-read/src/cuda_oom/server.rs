@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use super::label::Label;
+use super::label::{Label, Source};
 
 /// The folders of vLLM. A clone of it may contain other programs.
 const OF_VLLM: [&[u8]; 7] = [
@@ -36,7 +36,7 @@ pub(super) fn of_frames(traceback: &[&[u8]]) -> Option<&'static str> {
 
 /// The server, by the name of the process.
 pub(super) fn of_label(label: &Label) -> Option<&'static str> {
-    label.is_of_vllm.then_some("vllm")
+    (label.source == Source::Vllm).then_some("vllm")
 }
 
 /// Whether the frames of a traceback capture CUDA graphs.

@@ -119,8 +119,17 @@ pub(super) struct Stream {
     exact: Option<[u64; 3]>,
     stats: library::AllocatorStats,
     has_traceback: bool,
-    /// Whether the previous line introduces an error of NCCL.
-    is_after_last_error: bool,
+    before: Before,
+}
+
+/// What is in front of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Before {
+    #[default]
+    Text,
+    Blank,
+    /// The line that introduces an error of NCCL, perhaps with blank lines behind it.
+    LastError,
 }
 
 /// The maximum number of lines of a wrapped message.
@@ -156,8 +165,8 @@ impl Stream {
         if startup::is_hinted(text) {
             self.report(text, number);
         }
-        let is_after_last_error = self.is_after_last_error;
-        self.is_after_last_error = text == b"Last error:" || is_after_last_error && text.is_empty();
+        let before = self.before;
+        self.before = before.behind(text);
         if !is_hinted(text) {
             if let Some(last) = self.failures.last_mut() {
                 last.line_after(text, &self.stats);
@@ -168,10 +177,16 @@ impl Stream {
             (self.exact, self.has_warning) = (Some(exact), true);
             return false;
         }
-        let Some(found) = find(text, is_after_last_error) else { return is_mention(text) };
+        let Some(found) = find(text, before == Before::LastError) else { return is_mention(text) };
         self.open = opened(&found, text);
-        let framing = if is_after_last_error {
+        let framing = if before == Before::LastError {
             Framing::Printed
+        } else if before == Before::Blank
+            && !line.has_prefix
+            && !self.has_traceback
+            && is_code_block(line.text)
+        {
+            Framing::Quoted
         } else {
             framing_of(line.text, line.has_prefix, &found)
         };
@@ -364,6 +379,22 @@ fn framing_of(text: &[u8], has_prefix: bool, found: &Found) -> Framing {
     } else {
         Framing::Quoted
     }
+}
+
+impl Before {
+    /// What is in front of the line after `text`.
+    fn behind(self, text: &[u8]) -> Self {
+        match (text.trim_ascii(), self) {
+            (b"Last error:", _) | (b"", Self::LastError) => Self::LastError,
+            (b"", _) => Self::Blank,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// Whether a line is indented like code in a text. Programs print errors without indentation, or below a traceback.
+fn is_code_block(text: &[u8]) -> bool {
+    text.starts_with(b"    ") || text.starts_with(b"\t")
 }
 
 /// Whether a text ends inside code of Markdown: ``The error is `RuntimeError: ``.

@@ -48,6 +48,64 @@ fn unused_memory_of_the_allocator_must_be_relevant() {
     assert_eq!((cause(&oom), &oom["ledger"]["adds_up"]), ("capacity", &false.into()));
 }
 
+const NEARLY_FULL: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which 5.19 MiB is free. Process 98765 has 22.31 GiB memory in use. Including non-PyTorch memory, this process has 1.30 GiB memory in use. Of the allocated memory 900.00 MiB is allocated by PyTorch, and 12.00 MiB is reserved by PyTorch but unallocated.";
+
+/// PyTorch asks the driver for segments, and a driver cannot give its last memory.
+#[test]
+fn a_few_free_bytes_are_no_room() {
+    let segment = oom(NEARLY_FULL);
+    assert_eq!(cause(&segment), "other_process");
+    let detail = |oom: &Value| oom["detail"].as_str().unwrap().to_owned();
+    assert!(detail(&segment).contains("PyTorch needs 20.0 MiB from the driver"), "{segment}");
+    let last = oom(&NEARLY_FULL.replace("2.00 MiB. GPU", "512 bytes. GPU"));
+    assert_eq!(cause(&last), "other_process");
+    assert!(detail(&last).contains("Nearly all memory of the device was in use."), "{last}");
+    for oom in [segment, last] {
+        assert!(advice(&oom).starts_with("Stop process 98765"), "{oom}");
+    }
+    let room = oom(&NEARLY_FULL.replace("5.19 MiB", "7.20 GiB").replace("22.31 GiB", "15.12 GiB"));
+    assert_eq!((cause(&room), &room["advice"]), ("unknown", &Value::Null));
+}
+
+#[test]
+fn a_cuda_context_is_not_the_cause() {
+    let of = |outside: &str| {
+        oom(&format!(
+            "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity; {outside} already \
+             allocated; 17.06 MiB free; {outside} reserved in total by PyTorch)"
+        ))
+    };
+    assert_eq!(cause(&of("6.98 GiB")), "capacity");
+    assert_eq!(cause(&of("6.88 GiB")), "non_pytorch");
+}
+
+#[test]
+fn listed_processes_that_may_be_this_one_are_named() {
+    let oom = oom(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.00 GiB. GPU 0 has a total capacity of 79.33 GiB of \
+         which 1.20 GiB is free. Process 10 has 40.00 GiB memory in use. Process 11 has 38.12 GiB memory in use. Of the \
+         allocated memory 30.00 GiB is allocated by PyTorch, and 1.90 GiB is reserved by PyTorch but unallocated.",
+    );
+    let detail = oom["detail"].as_str().unwrap();
+    assert!(detail.contains("process 10 (40.00 GiB), process 11 (38.12 GiB)"), "{detail}");
+}
+
+/// Unused memory of the allocator would be enough, so a higher limit is not the only way.
+#[test]
+fn fragmentation_below_a_limit() {
+    let message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.98 GiB. GPU 0 has a total capacity of 31.84 GiB of which 16.30 GiB is free. 17.51 GiB allowed; Of the allocated memory 6.74 GiB is allocated by PyTorch, and 7.02 GiB is reserved by PyTorch but unallocated.";
+    let both = oom(message);
+    assert_eq!(cause(&both), "memory_limit");
+    assert!(both["detail"].as_str().unwrap().contains("7.02 GiB of that is reserved, but no tensor uses it"));
+    assert!(advice(&both).contains("expandable_segments:True"), "{both}");
+    assert!(advice(&both).contains("Or raise the limit by at least"), "{both}");
+    let full = oom(&message.replace("16.30 GiB is free", "3.00 GiB is free"));
+    assert!(advice(&full).contains("expandable_segments:True"), "{full}");
+    assert!(!advice(&full).contains("limit"), "{full}");
+    let used = oom(&message.replace("6.74", "13.00").replace("7.02", "0.76"));
+    assert!(advice(&used).starts_with("Raise the limit"), "{used}");
+}
+
 #[test]
 fn private_pools_are_not_counted_twice() {
     let oom = oom(IN_OTHERS);

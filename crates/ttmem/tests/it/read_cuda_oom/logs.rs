@@ -156,8 +156,27 @@ fn ranks_without_labels_are_separated_by_device() {
     assert!(detail.as_str().unwrap().contains("Rank cuda:3 failed first; 2 other ranks"), "{detail}");
 }
 
+/// pdsh and docker compose print the output of several machines with their names.
+#[test]
+fn machines_are_ranks_if_nothing_else_names_them() {
+    for (between, first) in [(": ", "node0"), ("  | ", "node0"), (": [rank0]: ", "0")] {
+        let lines: Vec<String> = traceback(V2_2)
+            .lines()
+            .flat_map(|line| {
+                let of_second = between.replace("rank0", "rank8");
+                [format!("node0{between}{line}\n"), format!("node1{of_second}{line}\n")]
+            })
+            .collect();
+        let profile = opened(&lines.concat());
+        assert_eq!(profile.ranks.len(), 2, "{between}");
+        let detail = oom_of(&profile)["detail"].clone();
+        let expected = format!("Rank {first} failed first; 1 other rank");
+        assert!(detail.as_str().unwrap().contains(&expected), "{detail}");
+    }
+}
+
 /// What other programs print in front of every line, and the label of the rank.
-const PREFIXES: [(&str, Option<&str>); 16] = [
+const PREFIXES: [(&str, Option<&str>); 18] = [
     ("", None),
     ("E   ", None),
     ("[rank3]: ", Some("3")),
@@ -171,7 +190,9 @@ const PREFIXES: [(&str, Option<&str>); 16] = [
     ("2026-01-01 12:00:00,123 - file.py:12 - ERROR: ", None),
     ("2026-01-01T12:00:00.123456789Z stderr F ", None),
     ("[pod/server-0/main] 2026-01-01T12:00:00.1Z ", None),
-    ("vllm-1  | ", None),
+    ("vllm-1  | ", Some("vllm-1")),
+    ("gpu-node-3: ", Some("gpu-node-3")),
+    ("gpu-node-3: [rank3]: ", Some("3")),
     ("[2025-03-08 12:29:21 TP2] ", Some("TP2")),
     ("\u{1b}[31m", None),
 ];
@@ -294,6 +315,7 @@ fn prose_is_refused() {
         format!("If you see `{V2_2}`, use a smaller batch.\n"),
         format!("The message is `{V1_10}`. Has anyone seen this?\n> Use a smaller batch.\n"),
         format!("Errors\n------\n\nPyTorch raises::\n\n    {V2_2}\n\nif there is no memory.\n"),
+        format!("For example, a message such as\n\n    {V2_2}\n\nmeans that the GPU is full.\n"),
     ] {
         refused(text.as_bytes());
     }
