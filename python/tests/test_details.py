@@ -20,7 +20,7 @@ class Program:
     """A model with given numbers of allocations, in place of the mode, the hooks and the allocator."""
 
     def __init__(self) -> None:
-        self.has_details, self.labels_all, self.is_on, self.rotations = True, False, True, 0
+        self.has_details, self.labels_all, self.is_on, self.forgotten = True, False, True, 0
         self.made = 0
         self.model = nn.Identity()
         parts: Any = self
@@ -84,7 +84,7 @@ def test_numbers_that_never_repeat_are_not_waited_for() -> None:
 def test_a_new_file_has_everything_once() -> None:
     program = Program()
     program.run(text(16) * 100)
-    program.rotations += 1
+    program.forgotten += 1
     found = program.run(text(16) * 100)
     assert {FIRST, OTHER, LAST} <= set(found)
     assert program.run(text(16) * 20) == []

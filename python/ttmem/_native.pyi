@@ -475,6 +475,9 @@ class Watch:
     rotations: int
     """How often the recording has continued in a new file."""
 
+    forgotten: int
+    """How often it did so without the iterations with details of earlier files."""
+
     tells_allocators: bool
     """Whether allocators with a history need the running call and the outputs of modules."""
 

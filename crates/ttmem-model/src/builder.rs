@@ -59,6 +59,10 @@ impl Builder {
             }
             Event::Rank { .. } if profile.ranks.len() >= MAX_RANKS => return false,
             Event::Rank { label } => profile.ranks.push(Rank { label, ..Rank::default() }),
+            Event::Of(id, RankEvent::ExampleOf(other)) => {
+                let rank = rank_mut(&mut profile.ranks, id).filter(|_| other < id);
+                return rank.map(|rank| rank.example_of = Some(other)).is_some();
+            }
             Event::Of(rank, event) => {
                 let ops = profile.ops.len();
                 return rank_mut(&mut profile.ranks, rank).and_then(|rank| apply(rank, ops, event)).is_some();
@@ -532,7 +536,8 @@ impl Rank {
         self.labels.iter().try_for_each(|label| say(RankEvent::Label(label)))?;
         self.holders.iter().try_for_each(|(&tensor, &holder)| say(RankEvent::HeldBy(tensor, holder)))?;
         let mut at_addresses = self.address_holders.iter();
-        at_addresses.try_for_each(|&(pool, at, holder)| say(RankEvent::AddressHeldBy(pool, at, holder)))
+        at_addresses.try_for_each(|&(pool, at, holder)| say(RankEvent::AddressHeldBy(pool, at, holder)))?;
+        self.example_of.iter().try_for_each(|&other| say(RankEvent::ExampleOf(other)))
     }
 }
 

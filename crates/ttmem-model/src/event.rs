@@ -216,6 +216,8 @@ pub enum RankEvent {
     AddressHeldBy(PoolId, u64, Holder),
     /// A call of a scope returned several tensors, or an object that may contain several.
     SeveralOutputs(ScopeId),
+    /// The rank is not one of the program: it has complete iterations of an earlier rank, from earlier files of the recording.
+    ExampleOf(RankId),
 }
 
 /// The source of a profile.

@@ -6,9 +6,9 @@ use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CoreMemory,
     CutOut, Derivations, Expected, Fault, FaultDetail, FaultLedger, FromStep, History, Holder, Labels,
     Launch, Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase,
-    Placements, Pool, PoolId, Position, ProgramBuffers, ReservedSegments, Restored, Run, RunId, ScopeId,
-    ScopeKind, Scopes, Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings,
-    TensorId, TensorType, Tensors, Thinned, TtnnPeaks, TypeId, Usages, Warning,
+    Placements, Pool, PoolId, Position, ProgramBuffers, RankId, ReservedSegments, Restored, Run, RunId,
+    ScopeId, ScopeKind, Scopes, Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId,
+    Strings, TensorId, TensorType, Tensors, Thinned, TtnnPeaks, TypeId, Usages, Warning,
 };
 
 /// The contents of one input.
@@ -136,6 +136,8 @@ pub struct Rank {
     pub holders: BTreeMap<TensorId, Holder>,
     /// The same for addresses in the memory of allocators with a history, in the order of the searches.
     pub address_holders: Vec<(PoolId, u64, Holder)>,
+    /// Set if these are only complete iterations of another rank, from earlier files of its recording.
+    pub example_of: Option<RankId>,
 }
 
 /// The origin of an allocation.

@@ -100,7 +100,7 @@ class Details:
         # The number of iterations, and of those with details.
         self._iterations, self._detailed = 0, 0
         self._repeated = 0
-        self._rotations = 0
+        self._forgotten = 0
         self._is_closed = False
         # Whether the iteration that begins was counted by the wrapper of its model.
         self._is_counted = False
@@ -177,9 +177,9 @@ class Details:
         if self._detailed * ITERATIONS_PER_DETAILED <= self._iterations:
             self._missed.wait()
         self._repeated = self._repeated + 1 if is_known else 0
-        if self._rotations != self._mode.rotations:
-            # The new file has no iteration with details yet.
-            self._rotations = self._mode.rotations
+        if self._forgotten != self._mode.forgotten:
+            # The new file does not have all iterations with details.
+            self._forgotten = self._mode.forgotten
             self._known, self._missed, self._repeated = {}, Missed(), 0
         # A new model has details first.
         has_learned = bool(self._known.get(id(model)))

@@ -263,6 +263,13 @@ impl Watch {
         status.map_or(0, |status| status.rotations)
     }
 
+    /// How often the recording has continued in a new file without the complete iterations of earlier files.
+    #[getter]
+    fn forgotten(&self, py: Python<'_>) -> u64 {
+        let status = self.state.with(py, |state| state.recorder.status()).flatten();
+        status.map_or(0, |status| status.forgotten)
+    }
+
     /// The backward pass that this thread has begun. The parts of all passes end when no thread has one.
     #[getter]
     fn get_backward(&self, py: Python<'_>) -> Option<Py<Call>> {

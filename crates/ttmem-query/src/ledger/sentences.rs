@@ -311,7 +311,7 @@ impl Facts<'_> {
             Cause::Capacity => Some(format!("PyTorch allocated {}.", size(ledger.allocated?.bytes))),
             Cause::Unknown if self.source == "xla" => self.executable(),
             Cause::Unknown if self.has_room() => Some(
-                "That would have been enough, so the cause is unknown: the process may have a limit of its own, or the free \
+                "That would have been enough, so the cause is unknown: the process may have its own limit, or the free \
                  memory changed before the message was written."
                     .to_owned(),
             ),

@@ -16,7 +16,7 @@ pub(super) struct Label {
     pub source: Source,
 }
 
-/// What a label says besides its name.
+/// What a label says in addition to its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     #[default]

@@ -128,7 +128,7 @@ enum Before {
     #[default]
     Text,
     Blank,
-    /// The line that introduces an error of NCCL, perhaps with blank lines behind it.
+    /// The line that introduces an error of NCCL, perhaps with blank lines after it.
     LastError,
 }
 
@@ -166,7 +166,7 @@ impl Stream {
             self.report(text, number);
         }
         let before = self.before;
-        self.before = before.behind(text);
+        self.before = before.after(text);
         if !is_hinted(text) {
             if let Some(last) = self.failures.last_mut() {
                 last.line_after(text, &self.stats);
@@ -383,7 +383,7 @@ fn framing_of(text: &[u8], has_prefix: bool, found: &Found) -> Framing {
 
 impl Before {
     /// What is in front of the line after `text`.
-    fn behind(self, text: &[u8]) -> Self {
+    fn after(self, text: &[u8]) -> Self {
         match (text.trim_ascii(), self) {
             (b"Last error:", _) | (b"", Self::LastError) => Self::LastError,
             (b"", _) => Self::Blank,

@@ -5,21 +5,29 @@
 //! modules and stacks, which costs the program much less. Here these iterations get the details of the complete one
 //! that they repeat. Sizes may differ: a KV cache grows with every token.
 //!
-//! An iteration lasts from the start of a model's forward pass to the start of the next one.
+//! The complete one may be in an earlier file of the recording. Then the newest file has a copy of it, as a rank that is an
+//! example of the program's rank ([`take_examples`]).
 
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
+use ttmem_model::rules::iterations::{
+    Action, Allocation, Iteration, MAX_PATTERNS, Timeline, is_part, is_pass, model_calls,
+};
 use ttmem_model::{
-    Call, CallEnd, CallId, Calls, During, History, HistoryAction, LaneId, Nanoseconds, OpId, Outcome, PoolId,
-    Rank, ScopeId, ScopeKind,
+    Call, CallEnd, CallId, Calls, During, History, LaneId, Nanoseconds, OpId, Outcome, PoolId, Profile, Rank,
+    ScopeId,
 };
 
 use super::late_calls::{reorder, steps_before};
 
-/// The number of different complete iterations of a model that an iteration is compared with.
-const MAX_PATTERNS: usize = 16;
+/// Takes the ranks that only have complete iterations of other ones out of a profile.
+pub(super) fn take_examples(profile: &mut Profile) -> FxHashMap<usize, Rank> {
+    let (examples, ranks): (Vec<Rank>, Vec<Rank>) =
+        std::mem::take(&mut profile.ranks).into_iter().partition(|rank| rank.example_of.is_some());
+    profile.ranks = ranks;
+    examples.into_iter().filter_map(|rank| Some((rank.example_of?.index(), rank))).collect()
+}
 
 /// What is known about iterations without details.
 #[derive(Debug, Default)]
@@ -37,28 +45,49 @@ pub(super) struct Learned {
 pub(super) struct Repeated {
     pub pool: PoolId,
     pub allocation: u32,
-    pub like: u32,
+    pub like: Like,
     /// Whether the whole iteration is repeated.
     pub is_whole: bool,
+    /// Whether the same number of bytes is requested.
+    pub is_same_size: bool,
 }
 
-/// Completes the rows and calls of iterations without details. `has_stack` returns whether an operation has a stack.
-pub(super) fn complete(rank: &mut Rank, has_stack: impl Fn(OpId) -> bool) -> Learned {
+/// The allocation that another one repeats, by its number in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Like {
+    Own(u32),
+    /// One of the rank with examples.
+    Example(u32),
+}
+
+/// Completes the rows and calls of iterations without details. `examples` has further complete iterations, and `has_stack`
+/// returns whether an operation has a stack.
+pub(super) fn complete(
+    rank: &mut Rank,
+    examples: Option<&Rank>,
+    has_stack: impl Fn(OpId) -> bool,
+) -> Learned {
     let models = model_calls(rank);
-    if models.len() < 2 || rank.history.is_empty() {
+    if rank.history.is_empty() {
         return Learned::default();
     }
+    let example_models = examples.map(model_calls).unwrap_or_default();
     let mut learned = Learned::default();
     let mut rows: FxHashMap<usize, (OpId, During)> = FxHashMap::default();
     let mut calls = Calls::default();
     for pool in (0..rank.pools.len()).filter_map(PoolId::new) {
         let timeline = Timeline::of(rank, pool, &models, &has_stack);
-        let full = timeline.iterations.iter().filter(|iteration| iteration.is_full).count();
-        if full == 0 || full == timeline.iterations.len() {
+        let examples = examples.map(|rank| (rank, Timeline::of(rank, pool, &example_models, &has_stack)));
+        let mut patterns = Patterns::default();
+        for (rank, timeline) in examples.iter().map(|(rank, timeline)| (*rank, timeline)) {
+            patterns.add_all(rank, timeline, true);
+        }
+        patterns.add_all(rank, &timeline, false);
+        if patterns.0.is_empty() || timeline.iterations.iter().all(|iteration| iteration.is_full) {
             continue;
         }
         Completing { rank, timeline: &timeline, learned: &mut learned, rows: &mut rows, calls: &mut calls }
-            .all();
+            .all(&patterns);
     }
     if rows.is_empty() {
         return learned;
@@ -82,168 +111,6 @@ fn with_details(history: History, rows: &FxHashMap<usize, (OpId, During)>) -> Hi
     completed
 }
 
-/// The outermost forward passes, in order.
-fn model_calls(rank: &Rank) -> Vec<CallId> {
-    let is_model = |call: &CallId| {
-        kind_of(rank, *call) == Some(ScopeKind::Forward)
-            && !rank.calls.parent[call.index()].is_some_and(|parent| is_pass(rank, parent))
-    };
-    (0..rank.calls.len()).filter_map(CallId::new).filter(is_model).collect()
-}
-
-fn kind_of(rank: &Rank, call: CallId) -> Option<ScopeKind> {
-    let scope = rank.calls.scope.get(call.index())?;
-    rank.scopes.kind.get(scope.index()).copied()
-}
-
-/// Whether a call is a forward or backward pass.
-fn is_pass(rank: &Rank, call: CallId) -> bool {
-    matches!(kind_of(rank, call), Some(ScopeKind::Forward | ScopeKind::Backward))
-}
-
-/// Whether a call is part of a pass. Only complete iterations have such calls.
-fn is_part(rank: &Rank, call: CallId) -> bool {
-    let parent = rank.calls.parent.get(call.index()).copied().flatten();
-    is_pass(rank, call) && parent.is_some_and(|parent| is_pass(rank, parent))
-}
-
-/// An allocation of a pool.
-#[derive(Clone, Copy, Debug)]
-struct Allocation {
-    /// The index of its row.
-    row: usize,
-    bytes: u64,
-    op: OpId,
-    during: During,
-    time: Nanoseconds,
-}
-
-/// An allocation or a free.
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    action: Action,
-    during: During,
-    time: Nanoseconds,
-}
-
-/// Whether a row is an allocation or a free.
-fn is_event(action: HistoryAction) -> bool {
-    matches!(action, HistoryAction::Allocated | HistoryAction::Freed | HistoryAction::FreeRequested)
-}
-
-/// What an event does, independent of addresses and sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Action {
-    Allocates,
-    /// Frees an allocation of the iteration, by its number.
-    FreesOwn(usize),
-    /// Frees an allocation of another iteration.
-    FreesOther,
-}
-
-/// An iteration: from the start of a model's forward pass to the start of the next one.
-#[derive(Debug)]
-struct Iteration {
-    model: CallId,
-    scope: ScopeId,
-    /// Its allocations.
-    allocations: Range<usize>,
-    /// Its allocations and frees.
-    events: Range<usize>,
-    /// A hash of the order of its allocations and frees.
-    order: u64,
-    /// Whether stacks were recorded.
-    is_full: bool,
-}
-
-/// The allocations of a pool, and the iterations that they belong to.
-#[derive(Debug)]
-struct Timeline {
-    pool: PoolId,
-    allocations: Vec<Allocation>,
-    /// Allocations and frees.
-    events: Vec<Event>,
-    iterations: Vec<Iteration>,
-}
-
-impl Timeline {
-    fn of(rank: &Rank, pool: PoolId, models: &[CallId], has_stack: &impl Fn(OpId) -> bool) -> Self {
-        let (allocations, events, iterations) = (Vec::new(), Vec::new(), Vec::new());
-        let mut timeline = Self { pool, allocations, events, iterations };
-        let mut order = FxHasher::default();
-        // Where an address was allocated: the number of iterations at that time, and the number in its iteration.
-        let mut places: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
-        let mut later = models.iter().copied().peekable();
-        // Other rows may be out of order: a peak is reported when it is read, which is before the history is.
-        let rows = rank.history.iter().enumerate();
-        for (index, row) in rows.filter(|(_, row)| row.pool == pool && is_event(row.action)) {
-            while let Some(model) =
-                later.next_if(|model| timeline.has_begun(rank, *model, row.time, row.during))
-            {
-                timeline.begin(rank, model, std::mem::take(&mut order).finish());
-            }
-            let first = timeline.iterations.last().map_or(0, |iteration| iteration.allocations.start);
-            let (iteration, number) = (timeline.iterations.len(), timeline.allocations.len() - first);
-            let action = match row.action {
-                HistoryAction::Allocated => {
-                    places.insert(row.address, (iteration, number));
-                    let (bytes, op, during, time) = (row.bytes, row.op, row.during, row.time);
-                    timeline.allocations.push(Allocation { row: index, bytes, op, during, time });
-                    if let Some(iteration) = timeline.iterations.last_mut() {
-                        iteration.is_full |= has_stack(op);
-                    }
-                    Action::Allocates
-                }
-                _ => {
-                    let own = places.remove(&row.address).filter(|(of, _)| *of == iteration);
-                    own.map_or(Action::FreesOther, |(_, number)| Action::FreesOwn(number))
-                }
-            };
-            action.hash(&mut order);
-            timeline.events.push(Event { action, during: row.during, time: row.time });
-        }
-        timeline.end(order.finish());
-        timeline
-    }
-
-    /// Whether a model's forward pass has begun before a row. Clocks may put the first rows of a pass before it.
-    fn has_begun(&self, rank: &Rank, model: CallId, time: Nanoseconds, during: During) -> bool {
-        let is_of_last = self.iterations.last().is_some_and(|last| during == During::Call(last.model));
-        during == During::Call(model) || time >= rank.calls.began[model.index()] && !is_of_last
-    }
-
-    fn begin(&mut self, rank: &Rank, model: CallId, order: u64) {
-        self.end(order);
-        let (allocations, events) = (self.allocations.len(), self.events.len());
-        self.iterations.push(Iteration {
-            model,
-            scope: rank.calls.scope[model.index()],
-            allocations: allocations..allocations,
-            events: events..events,
-            order: 0,
-            is_full: false,
-        });
-    }
-
-    fn end(&mut self, order: u64) {
-        if let Some(last) = self.iterations.last_mut() {
-            (last.allocations.end, last.events.end) = (self.allocations.len(), self.events.len());
-            last.order = order;
-        }
-    }
-
-    /// The number of allocations before two iterations do something different.
-    fn common_allocations(&self, one: &Iteration, other: &Iteration) -> usize {
-        let [one, other] = [one, other].map(|iteration| &self.events[iteration.events.clone()]);
-        let common = one.iter().zip(other).take_while(|(one, other)| one.action == other.action);
-        common.filter(|(event, _)| event.action == Action::Allocates).count()
-    }
-
-    fn of_iteration(&self, iteration: &Iteration) -> &[Allocation] {
-        &self.allocations[iteration.allocations.clone()]
-    }
-}
-
 /// Completes the iterations of a pool.
 struct Completing<'a> {
     rank: &'a Rank,
@@ -254,21 +121,13 @@ struct Completing<'a> {
 }
 
 impl Completing<'_> {
-    fn all(&mut self) {
+    fn all(&mut self, patterns: &Patterns<'_>) {
         let timeline = self.timeline;
-        let mut patterns: FxHashMap<ScopeId, Vec<Pattern<'_>>> = FxHashMap::default();
-        for (index, iteration) in timeline.iterations.iter().enumerate().filter(|(_, one)| one.is_full) {
-            let known = patterns.entry(iteration.scope).or_default();
-            // The last of equal iterations: the first ones of a program may differ in their details.
-            known.retain(|pattern| pattern.iteration.order != iteration.order);
-            known.truncate(MAX_PATTERNS - 1);
-            known.insert(0, Pattern::of(self.rank, timeline, index));
-        }
         for (index, iteration) in timeline.iterations.iter().enumerate().filter(|(_, one)| !one.is_full) {
             if iteration.allocations.is_empty() {
                 continue;
             }
-            let known = patterns.get(&iteration.scope).map_or(&[][..], Vec::as_slice);
+            let known = patterns.0.get(&iteration.scope).map_or(&[][..], Vec::as_slice);
             let found = best(timeline, iteration, known);
             self.learned.bare += 1;
             let count = found.map_or(0, |(_, count)| count);
@@ -281,7 +140,7 @@ impl Completing<'_> {
 
     /// Whether allocations of a pass remain without details after the first ones.
     fn lacks_parts(&self, index: usize, count: usize) -> bool {
-        let rest = &self.timeline.of_iteration(&self.timeline.iterations[index])[count..];
+        let rest = &self.timeline.allocations_of(&self.timeline.iterations[index])[count..];
         let recorded = recorded_calls(self.rank, self.timeline, index);
         let passes = recorded.values().flatten().filter(|call| is_pass(self.rank, **call));
         let spans: Vec<_> = passes.map(|call| self.span(*call)).collect();
@@ -293,7 +152,7 @@ impl Completing<'_> {
     fn repeat(&mut self, index: usize, pattern: &Pattern<'_>, count: usize) {
         let timeline = self.timeline;
         let iteration = &timeline.iterations[index];
-        let (own, like) = (timeline.of_iteration(iteration), timeline.of_iteration(pattern.iteration));
+        let (own, like) = (timeline.allocations_of(iteration), pattern.allocations());
         let calls = self.copy_calls(index, pattern, count);
         for (number, (own, like)) in own.iter().zip(like).take(count).enumerate() {
             let call =
@@ -301,11 +160,13 @@ impl Completing<'_> {
             let during = call.flatten().map_or(own.during, During::Call);
             self.rows.insert(own.row, (like.op, during));
             let number_in = |range: &Range<usize>| u32::try_from(range.start + number).unwrap_or(u32::MAX);
+            let is_like = number_in(&pattern.iteration.allocations);
             self.learned.repeated.push(Repeated {
                 pool: timeline.pool,
                 allocation: number_in(&iteration.allocations),
-                like: number_in(&pattern.iteration.allocations),
+                like: if pattern.is_example { Like::Example(is_like) } else { Like::Own(is_like) },
                 is_whole: iteration.order == pattern.iteration.order,
+                is_same_size: own.bytes == like.bytes,
             });
         }
     }
@@ -313,9 +174,9 @@ impl Completing<'_> {
     /// Adds the calls of a pattern to an iteration. Returns their ids; `None` for calls without allocations.
     fn copy_calls(&mut self, index: usize, pattern: &Pattern<'_>, count: usize) -> Vec<Option<CallId>> {
         let iteration = &self.timeline.iterations[index];
-        let own = self.timeline.of_iteration(iteration);
+        let own = self.timeline.allocations_of(iteration);
         // If memory is freed in another order, calls end with their last allocation.
-        let events = &self.timeline.events[iteration.events.clone()];
+        let events = self.timeline.events_of(iteration);
         let events = if iteration.order == pattern.iteration.order { events } else { &[] };
         let recorded = recorded_calls(self.rank, self.timeline, index);
         let mut copies: Vec<Option<CallId>> = Vec::with_capacity(pattern.calls.len());
@@ -381,12 +242,12 @@ fn best<'p, 'a>(
     iteration: &Iteration,
     known: &'p [Pattern<'a>],
 ) -> Option<(&'p Pattern<'a>, usize)> {
-    let own = timeline.of_iteration(iteration);
+    let own = timeline.allocations_of(iteration);
     if let Some(same) = known.iter().find(|pattern| pattern.iteration.order == iteration.order) {
         return Some((same, own.len()));
     }
     let common = |pattern: &'p Pattern<'a>| {
-        let like = timeline.of_iteration(pattern.iteration);
+        let like = pattern.allocations();
         let is_same = |(a, b): &(&Allocation, &Allocation)| a.bytes == b.bytes;
         let same = own.iter().zip(like).filter(is_same).count();
         // Memory may be freed in another order: a garbage collector decides when.
@@ -396,16 +257,35 @@ fn best<'p, 'a>(
         }
         let first = own.iter().zip(like).take_while(is_same).count();
         // Actions may be the same by chance, so half of the sizes have to be the same as well.
-        let first_actions = timeline.common_allocations(iteration, pattern.iteration);
+        let first_actions = pattern.common_allocations(timeline, iteration);
         let same = own.iter().zip(like).take(first_actions).filter(is_same).count();
         (pattern, if same * 2 >= first_actions { first.max(first_actions) } else { first })
     };
     known.iter().map(common).max_by_key(|(_, count)| *count).filter(|(_, count)| *count > 0)
 }
 
+/// The complete iterations of a pool, by their models; the last ones first.
+#[derive(Default)]
+struct Patterns<'a>(FxHashMap<ScopeId, Vec<Pattern<'a>>>);
+
+impl<'a> Patterns<'a> {
+    /// Adds the complete iterations of a rank, which are later than those before.
+    fn add_all(&mut self, rank: &Rank, timeline: &'a Timeline, is_example: bool) {
+        for (index, iteration) in timeline.iterations.iter().enumerate().filter(|(_, one)| one.is_full) {
+            let known = self.0.entry(iteration.scope).or_default();
+            // The last of equal iterations: the first ones of a program may differ in their details.
+            known.retain(|pattern| pattern.iteration.order != iteration.order);
+            known.truncate(MAX_PATTERNS - 1);
+            known.insert(0, Pattern::of(rank, timeline, index, is_example));
+        }
+    }
+}
+
 /// A complete iteration, with its calls.
 struct Pattern<'a> {
+    timeline: &'a Timeline,
     iteration: &'a Iteration,
+    is_example: bool,
     /// The parts of its passes that allocate, outer ones first.
     calls: Vec<Part>,
     /// For each allocation, the part that it belongs to.
@@ -433,19 +313,20 @@ enum Parent {
 }
 
 impl<'a> Pattern<'a> {
-    fn of(rank: &Rank, timeline: &'a Timeline, index: usize) -> Self {
+    fn of(rank: &Rank, timeline: &'a Timeline, index: usize, is_example: bool) -> Self {
         let iteration = &timeline.iterations[index];
         let recorded = recorded_calls(rank, timeline, index);
-        let mut pattern = Self { iteration, calls: Vec::new(), call_of: Vec::new() };
+        let (calls, call_of) = (Vec::new(), Vec::new());
+        let mut pattern = Self { timeline, iteration, is_example, calls, call_of };
         let mut known: FxHashMap<CallId, usize> = FxHashMap::default();
-        for (number, allocation) in timeline.of_iteration(iteration).iter().enumerate() {
+        for (number, allocation) in pattern.allocations().iter().enumerate() {
             let part = match allocation.during {
                 During::Call(call) => pattern.part(rank, call, number, &recorded, &mut known),
                 During::NoCall | During::ByTime => None,
             };
             pattern.call_of.push(part);
         }
-        for (number, event) in timeline.events[iteration.events.clone()].iter().enumerate() {
+        for (number, event) in timeline.events_of(iteration).iter().enumerate() {
             let During::Call(call) = event.during else { continue };
             for call in parts_around(rank, call) {
                 if let Some(&place) = known.get(&call) {
@@ -454,6 +335,17 @@ impl<'a> Pattern<'a> {
             }
         }
         pattern
+    }
+
+    fn allocations(&self) -> &'a [Allocation] {
+        self.timeline.allocations_of(self.iteration)
+    }
+
+    /// The number of allocations before an iteration does something else.
+    fn common_allocations(&self, timeline: &Timeline, iteration: &Iteration) -> usize {
+        let (own, other) = (self.timeline.events_of(self.iteration), timeline.events_of(iteration));
+        let common = own.iter().zip(other).take_while(|(own, other)| own.action == other.action);
+        common.filter(|(event, _)| event.action == Action::Allocates).count()
     }
 
     /// The part of a call, which lasts at least until this allocation; `None` if the call is not part of a pass.

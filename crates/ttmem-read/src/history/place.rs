@@ -11,8 +11,9 @@ use ttmem_model::{
 
 use super::ahead::replay_ahead;
 use super::device::{Change, Device, Effect, Levels, Made};
+use super::known::{Known, allocations, strength};
 use super::late_calls::order_calls;
-use super::learned::{Learned, complete};
+use super::learned::{Learned, Like, complete, take_examples};
 use super::notes::{Notes, OutOfMemory};
 use super::open_calls::OpenCalls;
 use super::placed::Placed;
@@ -24,6 +25,7 @@ const NEAR: Nanoseconds = 1_000_000;
 
 /// Places the histories of all ranks. A profile without a history is not changed.
 pub fn place(profile: &mut Profile) {
+    let mut examples = take_examples(profile);
     for index in 0..profile.ranks.len() {
         let rank = &mut profile.ranks[index];
         if rank.history.is_empty() && rank.labels.is_empty() {
@@ -31,12 +33,17 @@ pub fn place(profile: &mut Profile) {
         }
         let mut rank = std::mem::take(rank);
         order_calls(&mut rank);
-        let learned = complete(&mut rank, |op| profile.stacks.of_op(op).is_some());
+        let example = examples.remove(&index).map(|mut example| {
+            order_calls(&mut example);
+            example
+        });
+        let learned = complete(&mut rank, example.as_ref(), |op| profile.stacks.of_op(op).is_some());
+        let examples = example.as_ref().map_or_else(Vec::new, allocations);
         let survey = Survey::of(&rank, profile.ops.len());
         for op in (0..profile.ops.len()).filter(|op| survey.only_frees(*op)).filter_map(OpId::new) {
             profile.ops.set_kind(op, OpKind::Deallocate);
         }
-        let (rank, notes) = place_rank(rank, &survey, &learned);
+        let (rank, notes) = place_rank(rank, &survey, &learned, &examples);
         profile.ranks[index] = rank;
         notes.report(profile, index);
     }
@@ -110,11 +117,13 @@ enum Item {
     HeldBy(PoolId, u64, Holder),
 }
 
-fn place_rank(mut rank: Rank, survey: &Survey, learned: &Learned) -> (Rank, Notes) {
+/// Places a rank. `examples` are further allocations of each pool that some of its iterations repeat.
+fn place_rank(mut rank: Rank, survey: &Survey, learned: &Learned, examples: &[Vec<Known>]) -> (Rank, Notes) {
     let history = std::mem::take(&mut rank.history);
     let labels = std::mem::take(&mut rank.labels);
     let holders = std::mem::take(&mut rank.address_holders);
-    let mut placing = Placing::new(&rank, !labels.is_empty(), learned);
+    let mut placing = Placing::new(&rank, !labels.is_empty() || !examples.is_empty(), learned);
+    placing.examples = examples;
     placing.placed.reserve(rank.steps.len() + survey.steps, survey.blocks);
     let is_history_only = rank.steps.is_empty() && labels.is_empty() && holders.is_empty();
     if is_history_only && survey.is_in_order {
@@ -244,6 +253,8 @@ pub(super) struct Placing<'a> {
     /// For each allocated tensor, its operation and the requested bytes; `None` if there are no types to learn.
     origin: Option<Vec<Option<(OpId, u64)>>>,
     learned: &'a Learned,
+    /// The allocations of each pool, in order, that some iterations repeat.
+    examples: &'a [Vec<Known>],
     /// The allocations of each pool, in order, if iterations without details repeat some of them.
     made: Vec<Vec<Made>>,
 }
@@ -259,6 +270,7 @@ impl<'a> Placing<'a> {
             placed: Placed::new(rank),
             origin,
             learned,
+            examples: &[],
             made: vec![Vec::new(); rank.pools.len()],
         }
     }
@@ -408,17 +420,9 @@ impl<'a> Placing<'a> {
     fn label(&mut self, label: &Label) {
         let made = self.devices.get(label.pool.index()).and_then(|device| device.at(label.address));
         let Some(made) = made.or_else(|| self.found(label)) else { return };
-        let Some(mut tensor) = self.placed.made.get(made) else { return };
-        // A module's result or a tensor saved by autograd may also be a parameter, and a module's argument another's
-        // result.
-        let (was, is) = (strength(tensor.class), strength(label.class));
-        if is > was || is == STRONGEST {
-            (tensor.class, tensor.name) = (label.class, label.name.or(tensor.name));
-            tensor.ty = label.ty.or(tensor.ty);
-        }
-        tensor.ty = tensor.ty.or(label.ty);
-        tensor.name = tensor.name.or(label.name);
-        self.placed.relabel(made, &tensor);
+        let Some(mut known) = self.placed.known(made) else { return };
+        known.add(label);
+        self.placed.relabel(made, known);
         if let Some(does) = label.requires_grad {
             self.placed.requires_grad.push((made, does));
         }
@@ -460,20 +464,24 @@ impl<'a> Placing<'a> {
     /// Labels tensors of iterations without details like those that they repeat.
     fn repeat_labels(&mut self) {
         for repeated in &self.learned.repeated {
-            let made = |number: u32| self.made.get(repeated.pool.index())?.get(number as usize).copied();
-            let (Some(own), Some(like)) = (made(repeated.allocation), made(repeated.like)) else { continue };
-            let (Some(mut tensor), Some(like)) = (self.placed.made.get(own), self.placed.made.get(like))
-            else {
-                continue;
+            let pool = repeated.pool.index();
+            let made = |number: u32| self.made.get(pool)?.get(number as usize).copied();
+            let like = match repeated.like {
+                Like::Own(number) => made(number).and_then(|made| self.placed.known(made)),
+                Like::Example(number) => {
+                    self.examples.get(pool).and_then(|made| made.get(number as usize)).copied()
+                }
             };
+            let (Some(own), Some(like)) = (made(repeated.allocation), like) else { continue };
+            let Some(mut known) = self.placed.known(own) else { continue };
             // What an iteration allocates becomes an input of the next one, if there is one.
             let is_known = repeated.is_whole || like.class != Class::Input;
-            if is_known && strength(like.class) > strength(tensor.class) {
-                tensor.class = like.class;
+            if is_known && strength(like.class) > strength(known.class) {
+                known.class = like.class;
             }
-            tensor.name = tensor.name.or(like.name);
-            tensor.ty = tensor.ty.or(like.ty.filter(|_| tensor.per_bank == like.per_bank));
-            self.placed.relabel(own, &tensor);
+            known.name = known.name.or(like.name);
+            known.ty = known.ty.or(like.ty.filter(|_| repeated.is_same_size));
+            self.placed.relabel(own, known);
         }
     }
 
@@ -497,21 +505,5 @@ impl<'a> Placing<'a> {
                 types[index] = Some(ty);
             }
         }
-    }
-}
-
-const STRONGEST: u8 = 2;
-
-/// The precedence of a class when a tensor has several labels.
-fn strength(class: Class) -> u8 {
-    match class {
-        Class::Unknown | Class::Temporary | Class::Workspace => 0,
-        Class::Activation | Class::Input | Class::Argument => 1,
-        Class::Weight
-        | Class::Parameter
-        | Class::Gradient
-        | Class::Optimizer
-        | Class::KvCache
-        | Class::Buffer => STRONGEST,
     }
 }

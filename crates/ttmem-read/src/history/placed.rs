@@ -9,6 +9,7 @@ use ttmem_model::{
 };
 
 use super::device::{Levels, Made};
+use super::known::Known;
 use super::notes::Notes;
 
 /// The result of placing a history.
@@ -153,9 +154,15 @@ impl Placed {
         gone.into_iter().for_each(|gone| self.made.dies[gone] = at);
     }
 
+    /// What labels say about a tensor so far.
+    pub fn known(&self, made: Made) -> Option<Known> {
+        let Tensor { ty, class, name, .. } = self.made.get(made)?;
+        Some(Known { ty, class, name })
+    }
+
     /// Sets what labels say about a tensor.
-    pub fn relabel(&mut self, made: Made, tensor: &Tensor) {
-        let Tensor { ty, class, name, .. } = *tensor;
+    pub fn relabel(&mut self, made: Made, known: Known) {
+        let Known { ty, class, name } = known;
         (self.made.ty[made], self.made.class[made], self.made.name[made]) = (ty, class, name);
     }
 

@@ -111,6 +111,8 @@ pub struct RecordingStatus {
     pub size: u64,
     /// The number of file changes.
     pub rotations: u64,
+    /// The number of file changes after which the newest file does not have all complete iterations of earlier ones.
+    pub forgotten: u64,
     /// The peak of the total size of all files.
     pub peak_on_disk: u64,
     /// The size of the newest file's opening.

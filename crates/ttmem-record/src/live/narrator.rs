@@ -143,8 +143,9 @@ impl Narrator {
     }
 
     /// Writes a row of an allocator's history for the call with a number.
-    fn history(&mut self, row: HistoryRow, call: Option<u64>) -> Result<()> {
-        let call = call.and_then(|number| self.call_numbered(number));
+    fn history(&mut self, row: HistoryRow, number: Option<u64>) -> Result<()> {
+        let call = number.and_then(|number| self.call_numbered(number));
+        self.kept.examples.history(row, number);
         let row = HistoryRow { during: call.map_or(row.during, During::Call), ..row };
         self.kept.history(&row);
         self.file.write_rank(RankEvent::History(row))
@@ -170,6 +171,7 @@ impl Narrator {
     /// Writes the next pool. If it is not empty, its level is known only from readings.
     fn pool(&mut self, name: StrId, text: String, is_empty: bool) -> Result<()> {
         let id = self.file.pool(name, Some(1), is_empty)?;
+        self.kept.examples.pool(RankEvent::Pool { name, banks: Some(1), quantum: 0 });
         self.kept.pools.push(KeptPool::new(name, text, is_empty.then(|| Level::new(id))));
         Ok(())
     }

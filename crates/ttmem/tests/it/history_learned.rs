@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use ttmem::model::*;
 use ttmem::read;
-use ttmem::record::live::{CallRef, Recorder};
+use ttmem::record::live::{CallRef, Options, Recorder};
 use ttmem_testkit::sweep;
 
 /// What an iteration does.
@@ -57,7 +57,11 @@ struct Program {
 
 impl Program {
     fn new(path: &Path) -> Self {
-        let mut recorder = Recorder::recording_to(path).unwrap();
+        Self::with_limit(path, None)
+    }
+
+    fn with_limit(path: &Path, limit: Option<u64>) -> Self {
+        let mut recorder = Recorder::recording_with(path, Options { limit, ..Options::default() }).unwrap();
         let (pool, lane) = (recorder.pool("cuda:0", true), recorder.lane("main"));
         // The first operation is that of rows without one.
         let name = recorder.text("free");
@@ -169,6 +173,11 @@ impl Program {
         }
     }
 
+    /// Reports the rows so far.
+    fn report(&mut self) {
+        self.recorder.history_rows(std::mem::take(&mut self.rows));
+    }
+
     fn finish(mut self, path: &Path) -> Profile {
         let peak_before = self.peak_before.map(|row| row % (self.rows.len() + 1));
         for (index, (row, call)) in std::mem::take(&mut self.rows).into_iter().enumerate() {
@@ -262,6 +271,56 @@ proptest! {
             prop_assert_eq!(profile.warnings.len(), wanted, "{:?}", profile.warnings);
             let found = details(&profile);
             prop_assert!(found[first..].iter().all(|(_, line, ..)| line.is_none()), "{found:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: sweep::cases(6, 200), ..ProptestConfig::default() })]
+
+    /// The complete iterations are in the first of several files.
+    #[test]
+    fn iterations_in_later_files_are_like_the_ones_in_the_first(
+        iterations in proptest::collection::vec(iteration(), 1..3),
+        delay in 0_usize..3,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let recorded = |name: &str, limit: Option<u64>, full: usize| {
+            let path = folder.path().join(name).join("live.ttmem");
+            std::fs::create_dir(path.parent().unwrap()).unwrap();
+            let mut program = Program::with_limit(&path, limit);
+            program.recorder.allocator_rules(program.pool, AllocatorRules::default());
+            let mut from = 0;
+            for number in 0..600 * iterations.len() {
+                program.is_full = number < full * iterations.len();
+                program.iteration(&iterations[number % iterations.len()], 0);
+                if program.is_full {
+                    program.label(from);
+                }
+                // A thread reports the rows, up to some iterations later.
+                if number % 3 == delay {
+                    program.report();
+                }
+                from = program.rows.len();
+            }
+            program.report();
+            program.recorder.flush();
+            let status = program.recorder.status().unwrap();
+            (program.finish(&path), status)
+        };
+        let (all, _) = recorded("all", None, 600);
+        let (some, status) = recorded("some", Some(900_000), 3);
+        let notes: Vec<&str> = some.warnings.iter().map(|warning| warning.message.as_str()).collect();
+        prop_assert_eq!(status.forgotten, 0, "{:?}", status);
+        let in_acts = |acts: &[Act]| acts.iter().filter(|act| matches!(act, Act::Allocate(_))).count();
+        let of = |one: &Iteration| in_acts(&one.forward) + in_acts(&one.between) + in_acts(&one.backward);
+        let once = iterations.iter().map(of).sum::<usize>();
+        let (all, some) = (details(&all), details(&some));
+        // The first iteration of the newest file may have begun before it.
+        let last = once * 20.min((some.len() / once.max(1)).saturating_sub(2));
+        prop_assert_eq!(&all[all.len() - last..], &some[some.len() - last..], "{:?}", notes);
+        if once >= 20 {
+            prop_assert!(status.rotations > 0, "{status:?}");
         }
     }
 }

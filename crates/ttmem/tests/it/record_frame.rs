@@ -369,7 +369,7 @@ fn the_bytes_of_version_1_0() {
 }
 
 /// What version 1.1 adds.
-const ADDED_IN_1_1: [&str; 22] = [
+const ADDED_IN_1_1: [&str; 23] = [
     "5c0d0180c05be0ba06808001010808",
     "5d08010180c055070103",
     "5f0e0100010200000103000000000001",
@@ -392,6 +392,7 @@ const ADDED_IN_1_1: [&str; 22] = [
     "6c05010104a846",
     "6d070101800404a846",
     "6e020103",
+    "6f020104",
 ];
 
 const VERSION_1_0: [&str; 104] = [

@@ -14,6 +14,7 @@ use std::time::Duration;
 use ttmem_model::words::{counted_as, size};
 use ttmem_model::{Error, Nanoseconds, RankEvent, Result, Source};
 
+use super::examples::Examples;
 use super::kept::Kept;
 use super::opening::write_opening;
 use super::past::Point;
@@ -72,6 +73,8 @@ impl Files {
         }
         let mut narrator = Narrator::new(begin_file(file, path, began)?)?;
         narrator.kept.rounds = limit.map_or_else(Rounds::default, |limit| Rounds::fitting(limit / FILES));
+        narrator.kept.examples =
+            limit.map_or_else(Examples::default, |limit| Examples::fitting(limit / FILES));
         narrator.flush()?;
         Ok(Self {
             narrator,
@@ -115,6 +118,7 @@ impl Files {
         watch(Stage::Cleared);
         self.peak_is_kept |= has_peak;
 
+        let has_examples = self.narrator.kept.examples.end_file();
         let next = beside_of(&self.path, "next");
         let opened = self.open(&next).inspect_err(|_| {
             // A partial file is useless, and the disk may be full. An error here would hide the first one.
@@ -134,6 +138,7 @@ impl Files {
         self.since = self.narrator.kept.last.position;
         self.update(|status| {
             status.rotations += 1;
+            status.forgotten += u64::from(!has_examples);
             status.carried = carried;
             status.peak_on_disk = status.peak_on_disk.max(on_disk);
         });

@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, VecDeque};
 use ttmem_model::rules::allocator::Contents;
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
-    AllocationTotals, CallId, CallTotals, Class, CurveKind, Error, Event, Expected, Fault, HistoryAction,
-    HistoryRow, Holder, Label, LaneId, Launch, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId,
-    RankEvent, Reading, Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
+    AllocationTotals, Call, CallId, CallTotals, Class, CurveKind, Error, Event, Expected, Fault,
+    HistoryAction, HistoryRow, Holder, Label, LaneId, Launch, Moment, Nanoseconds, OpId, OpTotals, Outcome,
+    PoolId, RankEvent, Reading, Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
 };
 
+use super::examples::Examples;
 use super::past::{After, KeptSnapshot, Point, Series, Snapshots, Value};
 use super::rounds::{Round, Rounds};
 use crate::level::Level;
@@ -148,6 +149,7 @@ pub(in crate::live) struct Kept {
     pub totals: Vec<CallTotals>,
     pub snapshots: Snapshots,
     pub rounds: Rounds,
+    pub examples: Examples,
     /// By scope: whether the program named it.
     named_scopes: Vec<bool>,
     pub op_totals: BTreeMap<(StrId, Option<StrId>), OpTotals>,
@@ -183,6 +185,7 @@ impl Kept {
             totals: Vec::new(),
             snapshots: Snapshots::default(),
             rounds: Rounds::default(),
+            examples: Examples::default(),
             named_scopes: Vec::new(),
             op_totals: BTreeMap::new(),
             allocators: BTreeMap::new(),
@@ -203,6 +206,7 @@ impl Kept {
 
     /// Keeps an event that is written unchanged, unless it is a detail.
     pub fn event(&mut self, event: &Event<'_>) -> Result<()> {
+        self.examples.event(event);
         match event {
             Event::Warning(warning) => self.warn(warning),
             Event::Of(_, RankEvent::OpTotals(totals)) => {
@@ -348,6 +352,10 @@ impl Kept {
 
     pub fn entered(&mut self, at: CallRef, call: KeptCall) {
         self.entered += 1;
+        let KeptCall { number, scope, lane, op, began, .. } = call;
+        let parent = call.parent.and_then(|parent| self.calls.get(parent.index())?.as_ref());
+        let row = Call { scope, lane, parent: None, op, began, first: 0, outcome: None };
+        self.examples.entered(number, parent.map(|parent| parent.number), row);
         if self.calls.len() <= at.index() {
             self.calls.resize(at.index() + 1, None);
         }
@@ -365,6 +373,7 @@ impl Kept {
         let call = self.calls.get_mut(at.index())?.as_mut()?;
         call.outcome = Some((outcome, position));
         self.rounds.ended(call);
+        self.examples.returned(call.number, outcome.ended);
         let (id, scope, took) = (call.call, call.scope, outcome.ended.saturating_sub(call.began));
         self.add_up(scope, &outcome, took);
         Some(id)

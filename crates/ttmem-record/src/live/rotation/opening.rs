@@ -75,6 +75,7 @@ pub(in crate::live) fn write_opening(file: &mut EventFile, kept: &mut Kept, note
         file.write_rank(RankEvent::CallsSince(since))?;
     }
     write_totals(file, kept)?;
+    kept.examples.write(file)?;
     write_warnings(file, kept, note)
 }
 

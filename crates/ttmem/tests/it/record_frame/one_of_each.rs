@@ -95,10 +95,11 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::HeldBy(..) => 78,
             RankEvent::AddressHeldBy(..) => 79,
             RankEvent::SeveralOutputs(_) => 80,
+            RankEvent::ExampleOf(_) => 81,
         },
     }
 }
-pub const VARIANTS: usize = 81;
+pub const VARIANTS: usize = 82;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -467,5 +468,6 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
     said.push(RankEvent::HeldBy(TensorId::new(0).unwrap(), holder));
     said.push(RankEvent::AddressHeldBy(PoolId::new(0).unwrap(), 512, holder));
     said.push(RankEvent::SeveralOutputs(ScopeId::new(2).unwrap()));
+    said.push(RankEvent::ExampleOf(RankId::new(3).unwrap()));
     said
 }
