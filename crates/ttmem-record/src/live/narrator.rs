@@ -143,7 +143,7 @@ impl Narrator {
     }
 
     /// Writes a row of an allocator's history for the call with a number.
-    fn history(&mut self, row: HistoryRow, number: Option<u64>) -> Result<()> {
+    pub fn history(&mut self, row: HistoryRow, number: Option<u64>) -> Result<()> {
         let call = number.and_then(|number| self.call_numbered(number));
         self.kept.examples.history(row, number);
         let row = HistoryRow { during: call.map_or(row.during, During::Call), ..row };
@@ -159,7 +159,10 @@ impl Narrator {
                 let row = carried.checked_add(usize::try_from(since).ok()?)?;
                 CallId::new(row).filter(|_| row < self.file.calls())
             }
-            None => self.kept.calls.iter().flatten().find(|call| call.number == number).map(|call| call.call),
+            None => {
+                let kept = || self.kept.calls.iter().flatten().find(|call| call.number == number);
+                self.kept.examples.row_of(number).or_else(|| kept().map(|call| call.call))
+            }
         }
     }
 

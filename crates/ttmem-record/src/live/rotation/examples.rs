@@ -4,15 +4,16 @@
 //! with one complete iteration of each order of allocations and frees: as a separate rank, which is an example of the
 //! program's rank. `ttmem_model::rules::iterations` decides for the writer and for the readers what an iteration is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 use ttmem_model::rules::iterations::{MAX_PATTERNS, Timeline, is_event, is_part, model_calls};
 use ttmem_model::{
     Call, CallId, During, Event, HistoryAction, HistoryRow, Label, Nanoseconds, OpId, Outcome, PoolId, Rank,
-    RankEvent, RankId, Result, ScopeId, Scopes,
+    RankEvent, RankId, Result, ScopeId, ScopeKind, Scopes,
 };
 
+use super::kept::KeptCall;
 use crate::event_file::{EventFile, id};
 
 /// How often iterations are looked for: after this many rows.
@@ -26,12 +27,23 @@ const SHARE: u64 = 8;
 /// A row, call or label takes less than this in a file.
 const ITEM_SIZE: u64 = 48;
 
-/// A call of the last iterations, with its number in the whole recording.
+/// A call of the last iterations.
 #[derive(Clone, Copy, Debug)]
-struct RecentCall {
-    number: u64,
-    parent: Option<u64>,
-    call: Call,
+pub(in crate::live) struct RecentCall {
+    pub call: KeptCall,
+    /// The number of the enclosing call.
+    pub parent: Option<u64>,
+    /// The row in the current file, if it began in an earlier one.
+    pub row: Option<CallId>,
+}
+
+impl RecentCall {
+    /// The call without its parent.
+    fn alone(&self) -> Call {
+        let KeptCall { scope, lane, op, began, outcome, .. } = self.call;
+        let outcome = outcome.map(|(outcome, _)| Outcome { ended: outcome.ended, ..Outcome::default() });
+        Call { scope, lane, parent: None, op, began, first: 0, outcome }
+    }
 }
 
 /// A complete iteration.
@@ -73,6 +85,9 @@ pub(in crate::live) struct Examples {
     labels: Vec<Label>,
     /// The number of those rows that have stacks.
     with_stacks: usize,
+    /// The model of the iteration of the last row, and the ones that have begun since.
+    running: Option<u64>,
+    later: VecDeque<(u64, Nanoseconds)>,
     /// The number of rows when iterations were last looked for.
     looked_at: usize,
 }
@@ -113,18 +128,61 @@ impl Examples {
         self.names.push(pool);
     }
 
-    /// Adds a call that has begun.
-    pub fn entered(&mut self, number: u64, parent: Option<u64>, call: Call) {
-        if self.is_needed && self.max_items > 0 {
-            self.calls.push(RecentCall { number, parent, call });
+    /// Adds a call that has begun, with the number of the enclosing one.
+    pub fn entered(&mut self, call: KeptCall, parent: Option<u64>) {
+        if !self.is_needed || self.max_items == 0 {
+            return;
         }
+        let kind = |scope: ScopeId| self.scopes.kind.get(scope.index()).copied();
+        let outer = parent.and_then(|parent| kind(self.calls.get(self.find(parent)?)?.call.scope));
+        let is_in_pass = matches!(outer, Some(ScopeKind::Forward | ScopeKind::Backward));
+        if kind(call.scope) == Some(ScopeKind::Forward) && !is_in_pass {
+            self.later.push_back((call.number, call.began));
+        }
+        self.calls.push(RecentCall { call, parent, row: None });
     }
 
     /// Adds the end of a call.
-    pub fn returned(&mut self, number: u64, ended: Nanoseconds) {
-        if let Ok(at) = self.calls.binary_search_by_key(&number, |call| call.number) {
-            self.calls[at].call.outcome = Some(Outcome { ended, ..Outcome::default() });
+    pub fn returned(&mut self, ended: &KeptCall) {
+        if let Some(at) = self.find(ended.number) {
+            self.calls[at].call.outcome = ended.outcome;
         }
+    }
+
+    fn find(&self, number: u64) -> Option<usize> {
+        self.calls.binary_search_by_key(&number, |call| call.call.number).ok()
+    }
+
+    /// The row of a call that began in an earlier file.
+    pub fn row_of(&self, number: u64) -> Option<CallId> {
+        self.calls[self.find(number)?].row
+    }
+
+    /// The calls since the start of the iteration of the last row.
+    pub fn since_iteration(&mut self) -> &mut [RecentCall] {
+        let first =
+            self.running.map_or(0, |running| self.calls.partition_point(|call| call.call.number < running));
+        &mut self.calls[first..]
+    }
+
+    /// Forgets which calls are in the current file.
+    pub fn forget_file(&mut self) {
+        self.calls.iter_mut().for_each(|call| call.row = None);
+    }
+
+    /// Whether an iteration begins with a row.
+    pub fn begins_with(&mut self, row: &HistoryRow, call: Option<u64>) -> bool {
+        if !is_event(row.action) || call.is_some() && call == self.running {
+            return false;
+        }
+        let before = self.running;
+        while let Some(&(model, _)) =
+            self.later.front().filter(|(model, began)| call == Some(*model) || row.time >= *began)
+        {
+            self.running = Some(model);
+            self.later.pop_front();
+        }
+        self.running != before
     }
 
     /// Adds a row of a history, and the number of its call.
@@ -167,6 +225,7 @@ impl Examples {
         self.scopes = rank.scopes;
         if self.rows.len().max(self.calls.len()).max(self.labels.len()) > MAX_RECENT {
             (self.rows, self.calls, self.labels, self.with_stacks) = Default::default();
+            (self.running, self.later) = Default::default();
             self.has_dropped = true;
         }
         self.looked_at = self.rows.len();
@@ -175,11 +234,9 @@ impl Examples {
     /// The last iterations as a rank, with the scopes; without a history if no row has a stack.
     fn recent(&mut self) -> Rank {
         let mut rank = Rank { scopes: std::mem::take(&mut self.scopes), ..Rank::default() };
-        let of = |number: u64| {
-            self.calls.binary_search_by_key(&number, |call| call.number).ok().and_then(CallId::new)
-        };
+        let of = |number: u64| self.find(number).and_then(CallId::new);
         for recent in &self.calls {
-            rank.calls.push(Call { parent: recent.parent.and_then(of), ..recent.call });
+            rank.calls.push(Call { parent: recent.parent.and_then(of), ..recent.alone() });
         }
         let rows = if self.with_stacks > 0 { self.rows.as_slice() } else { &[] };
         for &(row, call) in rows {
@@ -194,7 +251,7 @@ impl Examples {
         let ended = models.len() - UNFINISHED;
         let next = models[ended];
         if self.with_stacks == 0 {
-            let (number, began) = (self.calls[next.index()].number, rank.calls.began[next.index()]);
+            let (number, began) = (self.calls[next.index()].call.number, rank.calls.began[next.index()]);
             let is_next =
                 |(row, call): &(HistoryRow, Option<u64>)| *call == Some(number) || row.time >= began;
             let before = self.rows.iter().position(is_next).unwrap_or(self.rows.len());
@@ -208,7 +265,9 @@ impl Examples {
             let found: Vec<Example> =
                 (0..ended).filter_map(|index| self.example(rank, &timelines, models, index)).collect();
             self.forget_rows_before(&timelines, ended);
-            found.into_iter().for_each(|example| self.add(example));
+            for example in found {
+                self.add(example);
+            }
         }
         let began = rank.calls.began[next.index()];
         self.calls.drain(..next.index());

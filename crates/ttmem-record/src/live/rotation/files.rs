@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ttmem_model::words::{counted_as, size};
-use ttmem_model::{Error, Nanoseconds, RankEvent, Result, Source};
+use ttmem_model::{Error, HistoryRow, Nanoseconds, RankEvent, Result, Source};
 
 use super::examples::Examples;
 use super::kept::Kept;
@@ -28,6 +28,8 @@ use crate::replace;
 
 /// The maximum number of files of a recording. Each may use its part of the limit.
 const FILES: u64 = 3;
+/// A file is nearly full if less than one in this many bytes of it is left.
+const NEARLY_FULL: u64 = 8;
 
 /// The steps of a file change. The program may be killed after any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +104,15 @@ impl Files {
             self.rotate(&mut |_| {})?;
         }
         Ok(())
+    }
+
+    /// Writes a row of an allocator's history. Prefers to change the file between two iterations.
+    fn history(&mut self, row: HistoryRow, call: Option<u64>) -> Result<()> {
+        let begins = self.narrator.kept.examples.begins_with(&row, call);
+        if begins && self.narrator.file.max_size() > self.max_size - self.max_size / NEARLY_FULL {
+            self.rotate(&mut |_| {})?;
+        }
+        self.narrator.history(row, call)
     }
 
     /// Continues in a new file. `watch` is called after each stage.
@@ -232,7 +243,10 @@ impl RecordSink for Files {
     }
 
     fn message(&mut self, message: Message) -> Result<()> {
-        self.narrator.message(message)?;
+        match message {
+            Message::History(rows) => rows.into_iter().try_for_each(|(row, call)| self.history(row, call))?,
+            message => self.narrator.message(message)?,
+        }
         self.rotate_if_full()
     }
 

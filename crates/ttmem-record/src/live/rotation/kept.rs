@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 use ttmem_model::rules::allocator::Contents;
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
-    AllocationTotals, Call, CallId, CallTotals, Class, CurveKind, Error, Event, Expected, Fault,
-    HistoryAction, HistoryRow, Holder, Label, LaneId, Launch, Moment, Nanoseconds, OpId, OpTotals, Outcome,
-    PoolId, RankEvent, Reading, Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
+    AllocationTotals, CallId, CallTotals, Class, CurveKind, Error, Event, Expected, Fault, HistoryAction,
+    HistoryRow, Holder, Label, LaneId, Launch, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId,
+    RankEvent, Reading, Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
 };
 
 use super::examples::Examples;
@@ -352,10 +352,8 @@ impl Kept {
 
     pub fn entered(&mut self, at: CallRef, call: KeptCall) {
         self.entered += 1;
-        let KeptCall { number, scope, lane, op, began, .. } = call;
         let parent = call.parent.and_then(|parent| self.calls.get(parent.index())?.as_ref());
-        let row = Call { scope, lane, parent: None, op, began, first: 0, outcome: None };
-        self.examples.entered(number, parent.map(|parent| parent.number), row);
+        self.examples.entered(call, parent.map(|parent| parent.number));
         if self.calls.len() <= at.index() {
             self.calls.resize(at.index() + 1, None);
         }
@@ -373,7 +371,7 @@ impl Kept {
         let call = self.calls.get_mut(at.index())?.as_mut()?;
         call.outcome = Some((outcome, position));
         self.rounds.ended(call);
-        self.examples.returned(call.number, outcome.ended);
+        self.examples.returned(call);
         let (id, scope, took) = (call.call, call.scope, outcome.ended.saturating_sub(call.began));
         self.add_up(scope, &outcome, took);
         Some(id)

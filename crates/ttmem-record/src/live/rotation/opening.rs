@@ -308,14 +308,18 @@ fn write_calls(file: &mut EventFile, kept: &mut Kept, opening: &Opening) -> Resu
         *call = call.filter(|_| is_needed);
     }
     let places = kept.calls.iter().enumerate();
-    let mut calls: Vec<(Option<usize>, KeptCall)> =
-        places.filter_map(|(place, call)| Some((Some(place), (*call)?))).collect();
-    calls.extend(rounds_alone(kept).into_iter().map(|round| (None, round)));
-    calls.sort_unstable_by_key(|(_, call)| call.number);
+    let mut calls: Vec<(Option<usize>, Option<u64>, KeptCall)> =
+        places.filter_map(|(place, call)| Some((Some(place), None, (*call)?))).collect();
+    calls.extend(ended_alone(kept).into_iter().map(|(parent, call)| (None, parent, call)));
+    calls.sort_unstable_by_key(|(_, _, call)| call.number);
     let mut rows: BTreeMap<u64, CallId> = BTreeMap::new();
-    for (place, call) in calls {
+    for (place, outer, call) in calls {
         let KeptCall { scope, lane, op, began, .. } = call;
-        let (parent, first) = (kept.call(call.parent), opening.position(call.first));
+        let parent = match outer {
+            Some(number) => rows.get(&number).copied(),
+            None => kept.call(call.parent.filter(|_| place.is_some())),
+        };
+        let first = opening.position(call.first);
         let id = file.call(Call { scope, lane, parent, op, began, first, outcome: None })?;
         rows.insert(call.number, id);
         if let Some(place) = place {
@@ -329,13 +333,23 @@ fn write_calls(file: &mut EventFile, kept: &mut Kept, opening: &Opening) -> Resu
     for call in kept.rounds.calls_mut() {
         call.call = rows.get(&call.number).copied().unwrap_or(call.call);
     }
+    kept.examples.forget_file();
+    for call in kept.examples.since_iteration() {
+        call.row = rows.get(&call.call.number).copied();
+    }
     Ok(())
 }
 
-/// The calls that are only kept as rounds.
-fn rounds_alone(kept: &Kept) -> Vec<KeptCall> {
-    let others: BTreeSet<u64> = kept.calls.iter().flatten().map(|call| call.number).collect();
-    kept.rounds.iter().map(|round| round.call).filter(|call| !others.contains(&call.number)).collect()
+/// The ended calls that are only kept as rounds, or because rows of the history may belong to them. Each with the number of
+/// the enclosing call.
+fn ended_alone(kept: &mut Kept) -> Vec<(Option<u64>, KeptCall)> {
+    let mut others: BTreeSet<u64> = kept.calls.iter().flatten().map(|call| call.number).collect();
+    let mut alone: Vec<(Option<u64>, KeptCall)> =
+        kept.rounds.iter().map(|round| (None, round.call)).collect();
+    let recent = kept.examples.since_iteration().iter();
+    alone.extend(recent.filter(|one| one.call.outcome.is_some()).map(|one| (one.parent, one.call)));
+    alone.retain(|(_, call)| others.insert(call.number));
+    alone
 }
 
 /// Writes the known contents of allocators with a history, and the labels of addresses.
@@ -357,9 +371,10 @@ fn write_histories(file: &mut EventFile, kept: &Kept) -> Result<()> {
 }
 
 /// Writes the totals of calls and allocations without rows in this file, and everything else without a step.
-fn write_totals(file: &mut EventFile, kept: &Kept) -> Result<()> {
+fn write_totals(file: &mut EventFile, kept: &mut Kept) -> Result<()> {
     let mut further = kept.totals.clone();
-    for call in kept.calls.iter().flatten().copied().chain(rounds_alone(kept)) {
+    let alone: Vec<KeptCall> = ended_alone(kept).into_iter().map(|(_, call)| call).collect();
+    for call in kept.calls.iter().flatten().copied().chain(alone) {
         if let (Some((outcome, _)), Some(totals)) = (call.outcome, further.get_mut(call.scope.index())) {
             take_out(totals, &outcome, outcome.ended.saturating_sub(call.began));
         }
