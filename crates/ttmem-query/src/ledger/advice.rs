@@ -214,7 +214,7 @@ impl Facts<'_> {
             return Some(advice);
         }
         let advice = match self.source {
-            "cublas" | "cudnn" | "cusolver" | "cusparse" => {
+            "cublas" | "hipblas" | "cudnn" | "cusolver" | "cusparse" => {
                 "Libraries allocate outside PyTorch's allocator. Print torch.cuda.mem_get_info() before this line to see how \
                  much memory is left for them; torch.cuda.empty_cache() returns what PyTorch does not use."
             }
@@ -230,6 +230,12 @@ impl Facts<'_> {
                 return Some(format!(
                     "The driver itself had no memory, such as for the context of this process. Check with `{}` whether other \
                      processes use the device.",
+                    self.monitor()
+                ));
+            }
+            "pytorch" if self.platform == "xpu" => {
+                return Some(format!(
+                    "Check with `{}` whether other processes use the device; if none does, use a smaller batch.",
                     self.monitor()
                 ));
             }

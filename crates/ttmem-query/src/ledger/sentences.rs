@@ -234,6 +234,7 @@ impl Facts<'_> {
     fn in_library(&self) -> String {
         let name = match self.source {
             "cublas" => "cuBLAS",
+            "hipblas" => "hipBLAS",
             "cudnn" => "cuDNN",
             "cusolver" => "cuSOLVER",
             "cusparse" => "cuSPARSE",

@@ -9,9 +9,9 @@ use super::found::Found;
 use super::startup::Part;
 
 /// Errors without numbers: their words, what failed to allocate, and the platform.
-const WITHOUT_NUMBERS: [(&str, &str, &str); 16] = [
+const WITHOUT_NUMBERS: [(&str, &str, &str); 17] = [
     ("CUBLAS_STATUS_ALLOC_FAILED", "cublas", "cuda"),
-    ("HIPBLAS_STATUS_ALLOC_FAILED", "cublas", "hip"),
+    ("HIPBLAS_STATUS_ALLOC_FAILED", "hipblas", "hip"),
     ("CUBLASLT_STATUS_ALLOC_FAILED", "cublas", "cuda"),
     ("CUDNN_STATUS_ALLOC_FAILED", "cudnn", "cuda"),
     ("CUSOLVER_STATUS_ALLOC_FAILED", "cusolver", "cuda"),
@@ -26,6 +26,12 @@ const WITHOUT_NUMBERS: [(&str, &str, &str); 16] = [
     ("Triton Error [CUDA]: out of memory", "cuda", "cuda"),
     ("Triton Error [HIP]: out of memory", "cuda", "hip"),
     ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "cuda", "xpu"),
+    // The first version of XPU's allocator.
+    (
+        "XPU out of memory, please use `empty_cache` to release all unoccupied cached memory.",
+        "pytorch",
+        "xpu",
+    ),
 ];
 
 /// What is printed before a status, up to its number: `Native API failed. Native API returns: 39 (UR_RESULT_…)`.

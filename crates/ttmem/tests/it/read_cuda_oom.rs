@@ -262,6 +262,14 @@ fn wording_of_hip() {
 fn wording_of_xpu_npu_and_mps() {
     let xpu = oom(XPU);
     assert_eq!((&xpu["pool"], cause(&xpu)), (&"xpu:0".into(), "capacity"));
+    let first = oom(
+        "RuntimeError: XPU out of memory, please use `empty_cache` to release all unoccupied cached memory.",
+    );
+    assert_eq!(
+        (&first["pool"], &first["ledger"]["source"], cause(&first)),
+        (&"xpu".into(), &"pytorch".into(), "unknown")
+    );
+    assert!(first["detail"].as_str().unwrap().contains("no numbers"), "{first}");
     let npu = oom(NPU);
     assert_eq!((&npu["pool"], cause(&npu)), (&"npu:0".into(), "capacity"));
     let mps = oom(MPS);

@@ -48,6 +48,10 @@ fn errors_of_cuda_and_its_libraries_have_no_numbers() {
         assert_eq!(oom["ledger"]["parts"].as_array().unwrap().len(), 0, "{text}");
         assert!(oom["detail"].as_str().unwrap().contains("no numbers"), "{oom}");
     }
+    let hip =
+        oom("RuntimeError: CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`");
+    assert_eq!(hip["pool"], "hip");
+    assert!(hip["detail"].as_str().unwrap().contains("out of memory in hipBLAS"), "{hip}");
     let text =
         "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported\n";
     assert!(oom(text)["detail"].as_str().unwrap().starts_with("The program ran out of memory;"));
