@@ -1,6 +1,7 @@
 //! The rank or process that wrote a line, from what torchrun, vLLM, Ray, SGLang, srun and MPI put in front of it.
 
 use memchr::memmem;
+use rustc_hash::FxHashSet;
 
 use crate::wrapping::{split_tag, without_prefix};
 
@@ -37,18 +38,57 @@ pub(super) struct Labeled<'a> {
     pub has_prefix: bool,
     /// Whether pytest marked the line as an error.
     pub is_pytest: bool,
+    /// Whether the name of a machine or a container was removed.
+    has_host: bool,
+}
+
+/// The machines and containers that wrote the previous lines.
+///
+/// Programs print lines such as `loss2: 0.5` as well. What prints the names of machines prints them in front of every line.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
+    known: FxHashSet<String>,
+    has_lines: bool,
+    is_after_host: bool,
+}
+
+/// The maximum number of machines.
+const MAX_HOSTS: usize = 1 << 14;
+
+impl Hosts {
+    /// Removes the prefixes of the next line.
+    pub fn split<'a>(&mut self, line: &'a [u8]) -> Labeled<'a> {
+        let labeled = split(line, true);
+        let is_first = !self.has_lines;
+        let is_after_host = self.is_after_host;
+        if !line.is_empty() {
+            (self.has_lines, self.is_after_host) = (true, labeled.has_host);
+        }
+        let name = &labeled.label.name;
+        if labeled.label.source != Source::Host || self.known.contains(name) {
+            return labeled;
+        }
+        if !is_first && !is_after_host {
+            return split(line, false);
+        }
+        if self.known.len() < MAX_HOSTS {
+            self.known.insert(name.clone());
+        }
+        labeled
+    }
 }
 
 /// Removes the prefixes of a line.
-pub(super) fn split(line: &[u8]) -> Labeled<'_> {
+fn split(line: &[u8], may_have_host: bool) -> Labeled<'_> {
     const MAX_PREFIXES: usize = 8;
     let (tag, mut text) = split_tag(line);
     let name = tag.map_or_else(String::new, |tag| String::from_utf8_lossy(&tag.label()).into_owned());
     let mut label = Label { is_rank: !name.is_empty(), name, ..Label::default() };
-    let mut is_pytest = false;
+    let (mut is_pytest, mut has_host) = (false, false);
     for _ in 0..MAX_PREFIXES {
         text = without_bare_color(text);
-        if let Some((found, rest)) = labeled(text) {
+        if let Some((found, rest)) = labeled(text, may_have_host) {
+            has_host |= found.source == Source::Host;
             // The launcher's own number says more than the name of a process.
             if (!label.is_rank || label.source == Source::Host)
                 && (!found.name.is_empty() || found.is_of_record)
@@ -63,7 +103,7 @@ pub(super) fn split(line: &[u8]) -> Labeled<'_> {
             break;
         }
     }
-    Labeled { label, text, has_prefix: text.len() < line.len(), is_pytest }
+    Labeled { label, text, has_prefix: text.len() < line.len(), is_pytest, has_host }
 }
 
 /// Removes a color without its escape character, as in text that was copied from a browser: `[36m`.
@@ -74,12 +114,12 @@ fn without_bare_color(text: &[u8]) -> &[u8] {
 }
 
 /// One label, and the text after it.
-fn labeled(line: &[u8]) -> Option<(Label, &[u8])> {
+fn labeled(line: &[u8], may_have_host: bool) -> Option<(Label, &[u8])> {
     match line.first()? {
         b'[' => bracketed(line),
         b'(' => in_parentheses(line),
         b'0'..=b'9' => of_srun(line),
-        b'a'..=b'z' => of_host(line),
+        b'a'..=b'z' if may_have_host => of_host(line),
         _ => None,
     }
 }
@@ -166,10 +206,47 @@ fn of_host(line: &[u8]) -> Option<(Label, &[u8])> {
         |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b'_');
     let length = line.iter().take(MAX_NAME).take_while(|byte| is_part(byte)).count();
     let (name, rest) = line.split_at(length);
-    let behind = rest.strip_prefix(b": ").or_else(|| rest.trim_ascii_start().strip_prefix(b"| "))?;
-    let label = Label { source: Source::Host, ..rank(name) };
-    name.last().is_some_and(u8::is_ascii_digit).then_some((label, behind))
+    let behind = match rest.strip_prefix(b":").or_else(|| rest.trim_ascii_start().strip_prefix(b"|"))? {
+        [b' ', behind @ ..] => behind,
+        // A blank line.
+        [] => &[],
+        _ => return None,
+    };
+    let is_counter = NOT_HOSTS
+        .iter()
+        .any(|word| name.strip_prefix(*word).is_some_and(|number| number.iter().all(u8::is_ascii_digit)));
+    let number = name.strip_prefix(b"rank").filter(|number| number.iter().all(u8::is_ascii_digit));
+    let label = Label { source: Source::Host, ..rank(number.unwrap_or(name)) };
+    (name.last().is_some_and(u8::is_ascii_digit) && !is_counter).then_some((label, behind))
 }
+
+/// What programs count in their output.
+const NOT_HOSTS: [&[u8]; 24] = [
+    b"acc",
+    b"attempt",
+    b"batch",
+    b"case",
+    b"chunk",
+    b"cuda",
+    b"epoch",
+    b"exp",
+    b"fold",
+    b"iter",
+    b"iteration",
+    b"layer",
+    b"loss",
+    b"phase",
+    b"prompt",
+    b"request",
+    b"round",
+    b"run",
+    b"sample",
+    b"stage",
+    b"step",
+    b"test",
+    b"top",
+    b"trial",
+];
 
 /// `[W801 09:08:57.499362929 CUDACachingAllocator.cpp:3933] ` of PyTorch's C++ code.
 fn native_logger(line: &[u8]) -> Option<&[u8]> {
@@ -207,13 +284,45 @@ mod tests {
             ("node0: [rank3]: ", "3", true),
             ("gpu-worker-1.cluster2: ", "gpu-worker-1.cluster2", true),
             ("train-worker-3  | ", "train-worker-3", true),
+            ("gpu07: ", "gpu07", true),
+            ("rank3: ", "3", true),
         ] {
             let line = format!("{prefix}torch.OutOfMemoryError: x");
-            let labeled = split(line.as_bytes());
+            let labeled = Hosts::default().split(line.as_bytes());
             assert_eq!(labeled.text, b"torch.OutOfMemoryError: x", "{line}");
             assert_eq!((labeled.label.name.as_str(), labeled.label.is_rank), (name, is_rank), "{line}");
             assert_eq!(labeled.has_prefix, !prefix.is_empty(), "{line}");
         }
-        assert!(split(b"E   torch.OutOfMemoryError: x").is_pytest);
+        assert!(split(b"E   torch.OutOfMemoryError: x", true).is_pytest);
+    }
+
+    /// The labels of lines.
+    fn labels(lines: &[&str]) -> Vec<String> {
+        let mut hosts = Hosts::default();
+        lines.iter().map(|line| hosts.split(line.as_bytes()).label.name).collect()
+    }
+
+    #[test]
+    fn only_names_in_front_of_every_line_are_machines() {
+        assert_eq!(
+            labels(&["node0: a", "node1: b", "", "node0:", "node0: c"]),
+            ["node0", "node1", "", "node0", "node0"]
+        );
+        assert_eq!(labels(&["node0: [rank3]: a", "node0: b"]), ["3", "node0"]);
+        // pdsh itself prints lines without a name.
+        assert_eq!(
+            labels(&["start", "node0: a", "node0: b", "pdsh@head: x", "node0: c"]),
+            ["", "", "node0", "", "node0"]
+        );
+        assert_eq!(labels(&["web-1  | a", "web-1  |", "web-1  | b"]), ["web-1"; 3]);
+        assert_eq!(labels(&["a", "bleu4: 0.1", "b", "bleu4: 0.1"]), [""; 4]);
+        for counter in ["epoch1", "step120", "loss2", "cuda0", "trial12"] {
+            assert_eq!(labels(&[&format!("{counter}: a"), &format!("{counter}: b")]), [""; 2], "{counter}");
+        }
+        for line in
+            ["GPU0: a", "http://node0: a", "node: a", "node0:a", "node0 a", "node0.py:12: a", "0.5: a"]
+        {
+            assert_eq!(labels(&[line, line]), [""; 2], "{line}");
+        }
     }
 }

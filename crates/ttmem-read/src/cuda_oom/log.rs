@@ -9,7 +9,7 @@ use ttmem_model::{
 
 use super::cache;
 use super::found::Found;
-use super::label::{Label, split};
+use super::label::{Hosts, Label};
 use super::server::Capturing;
 use super::startup::{Part, Setting};
 use super::stream::{Aftermath, Failure, Stream};
@@ -22,6 +22,7 @@ use crate::wrapping::strip_colors;
 pub(crate) struct Log {
     streams: Vec<Stream>,
     by_label: FxHashMap<Label, usize>,
+    hosts: Hosts,
     document: Document,
     plain: Vec<u8>,
     /// The label of a record whose further lines have none.
@@ -44,7 +45,7 @@ impl Log {
     pub fn line(&mut self, bytes: &[u8], number: u64) {
         let mut plain = std::mem::take(&mut self.plain);
         strip_colors(bytes, &mut plain);
-        let mut line = split(plain.trim_ascii_end());
+        let mut line = self.hosts.split(plain.trim_ascii_end());
         if line.has_prefix {
             self.record = Some(line.label.clone()).filter(|label| label.is_of_record);
         } else if let Some(label) = &self.record {

@@ -179,6 +179,28 @@ fn machines_are_ranks_if_nothing_else_names_them() {
     }
 }
 
+/// A program that prints what it counts is one process.
+#[test]
+fn counters_are_not_machines() {
+    let again = V2_2.replace("192.00 MiB", "190.00 MiB");
+    for log in [
+        format!("epoch1: loss 2.0\nepoch2: loss 1.9\nstep120: {V2_2}\n"),
+        format!("trial1: {V2_2}\ntrial2: {again}\ntrial3: done\n"),
+        format!("GPU0: {V2_2}\n"),
+        format!("loss1: 2.0\nloss2: 1.9\n{}", traceback(V2_2)),
+        format!("start\nbleu4: 0.2\n{}done1: x\n", traceback(V2_2)),
+    ] {
+        let profile = opened(&log);
+        assert_eq!((profile.ranks.len(), profile.ranks[0].label), (1, None), "{log}");
+    }
+    let failed = traceback(V2_2);
+    let (frames, error) = failed.split_at(failed.find("torch.OutOf").unwrap());
+    let log = format!("{frames}step120: {error}");
+    assert_eq!(oom(&log)["loc"], "/home/user/model.py:12");
+    let message = V2_2.split_once(": ").unwrap().1;
+    refused(format!("Answers\n\nq1: why do I get {message}\n").as_bytes());
+}
+
 /// What other programs print in front of every line, and the label of the rank.
 const PREFIXES: [(&str, Option<&str>); 18] = [
     ("", None),
