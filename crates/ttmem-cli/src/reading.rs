@@ -88,7 +88,7 @@ fn expanded(inputs: &[&str]) -> (Vec<String>, Vec<Warning>) {
     let (mut files, mut warnings) = (Vec::new(), Vec::new());
     for input in inputs {
         let ranks = read::ranks_in(Path::new(input));
-        warnings.extend(ranks.warning(Path::new(input)));
+        warnings.extend(ranks.warnings(Path::new(input)));
         let is_one = ranks.files.is_empty();
         files.extend(ranks.files.iter().map(|path| path.to_string_lossy().into_owned()));
         files.extend(is_one.then(|| (*input).to_owned()));

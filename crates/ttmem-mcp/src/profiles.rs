@@ -176,7 +176,7 @@ impl Profiles {
         if let Some(opened) = self.known(path, format) {
             return Ok(Opening { opened, earlier: None, is_known: true, closed: Vec::new() });
         }
-        let (files, warning) = files_of(path, roots)?;
+        let (files, warnings) = files_of(path, roots)?;
         let stamps = files.iter().map(|file| Stamp::of(file)).collect::<Result<Vec<_>, _>>()?;
         let options = Options {
             format: format.map(str::to_owned),
@@ -189,7 +189,7 @@ impl Profiles {
         // Two captures of the same program may be one input.
         let mut profiles: Vec<Profile> = read::complete(profiles).into_iter().flatten().collect();
         if let Some(first) = profiles.first_mut() {
-            first.warnings.extend(warning);
+            first.warnings.extend(warnings);
         }
         let summary = query::summary(&profiles, &Request::default())?;
         // Another call may have opened the file in the meantime.
@@ -242,14 +242,14 @@ impl State {
     }
 }
 
-/// The files of a path, and a warning about others: a folder stands for the snapshots or recordings of its ranks, or for its
+/// The files of a path, and warnings about them: a folder stands for the snapshots or recordings of its ranks, or for its
 /// report.
-fn files_of(path: &Path, roots: &Roots) -> Result<(Vec<PathBuf>, Option<Warning>), Failure> {
+fn files_of(path: &Path, roots: &Roots) -> Result<(Vec<PathBuf>, Vec<Warning>), Failure> {
     if !path.is_dir() {
-        return Ok((vec![path.to_owned()], None));
+        return Ok((vec![path.to_owned()], Vec::new()));
     }
     let ranks = read::ranks_in(path);
-    let warning = ranks.warning(path);
+    let warnings = ranks.warnings(path);
     let mut files = ranks.files;
     if files.is_empty() {
         files.push(read::report_in(path)?);
@@ -259,7 +259,7 @@ fn files_of(path: &Path, roots: &Roots) -> Result<(Vec<PathBuf>, Option<Warning>
         Ok(real) if roots.has(&real) => Ok(real),
         _ => Err(Failure(format!("{}: a link that leads out of the roots; remove it", file.display()))),
     };
-    Ok((files.iter().map(check).collect::<Result<_, _>>()?, warning))
+    Ok((files.iter().map(check).collect::<Result<_, _>>()?, warnings))
 }
 
 /// The value, even if a call panicked while it had the lock: every change under a lock is complete.

@@ -129,8 +129,35 @@ pub struct RankFiles {
 }
 
 impl RankFiles {
-    /// A warning if the folder has files that are not included.
-    pub fn warning(&self, folder: &Path) -> Option<Warning> {
+    /// Warnings about files of the folder that are not included, and about ranks that cannot be compared.
+    pub fn warnings(&self, folder: &Path) -> Vec<Warning> {
+        let iterations = self.iterations_warning(folder);
+        self.others_warning(folder).into_iter().chain(iterations).collect()
+    }
+
+    /// A warning if the snapshots of the ranks are of different iterations, because the newest of a rank is missing.
+    fn iterations_warning(&self, folder: &Path) -> Option<Warning> {
+        if !self.are_snapshots || !self.have_different_ranks() {
+            return None;
+        }
+        let mut found = Vec::new();
+        for file in &self.files {
+            let name = file.strip_prefix(folder).unwrap_or(file);
+            found.extend(snapshot_files::iteration_of(name).map(|iteration| (iteration, file)));
+        }
+        let (oldest, newest) = (found.iter().min()?, found.iter().max()?);
+        if oldest.0 == newest.0 {
+            return None;
+        }
+        let names = [newest.1, oldest.1].map(|file| name_in(folder, file));
+        let message = format!(
+            "the newest snapshots of the ranks are of different iterations ({}), so differences between ranks may be due to that",
+            names.join(", ")
+        );
+        Some(Warning { line: None, message })
+    }
+
+    fn others_warning(&self, folder: &Path) -> Option<Warning> {
         const MAX_NAMES: usize = 20;
         if self.files.is_empty() || self.others.is_empty() {
             return None;
@@ -391,7 +418,8 @@ mod tests {
         let names: Vec<String> = ranks.files.iter().map(|file| name_in(folder.path(), file)).collect();
         assert_eq!(names, ["rank0_iter10.pickle", "rank1_iter10.pickle"]);
         assert!(ranks.have_different_ranks());
-        let warning = ranks.warning(folder.path()).unwrap().message;
+        let [warning] = ranks.warnings(folder.path()).try_into().unwrap();
+        let warning = warning.message;
         assert!(warning.starts_with("1 older snapshot of these ranks in "), "{warning}");
         assert!(
             warning.ends_with(" is not included (rank0_iter9.pickle); pass the files to see them"),
@@ -399,6 +427,38 @@ mod tests {
         );
         fs::write(folder.path().join("rank1_before.pickle"), "").unwrap();
         assert!(!ranks_in(folder.path()).have_different_ranks());
+    }
+
+    #[test]
+    fn snapshots_of_different_iterations_are_named() {
+        let warnings = |names: &[&str]| -> Vec<String> {
+            let folder = tempfile::tempdir().unwrap();
+            for name in names {
+                fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+                fs::write(folder.path().join(name), "").unwrap();
+            }
+            let warnings = ranks_in(folder.path()).warnings(folder.path());
+            warnings.into_iter().map(|warning| warning.message).collect()
+        };
+        let differ = "the newest snapshots of the ranks are of different iterations";
+        let found = warnings(&["rank0_iter9.pickle", "rank0_iter10.pickle", "rank1_iter9.pickle"]);
+        assert!(found[0].starts_with("1 older snapshot"), "{found:?}");
+        assert!(
+            found[1].starts_with(&format!("{differ} (rank0_iter10.pickle, rank1_iter9.pickle), ")),
+            "{found:?}"
+        );
+        let nested = ["rank_0/step_10/x.pickle", "rank_1/step_8/x.pickle"];
+        assert!(warnings(&nested)[0].starts_with(differ));
+        for same in [
+            ["rank0_iter9.pickle", "rank1_iter9.pickle"],
+            ["iteration_9/rank0.pickle", "iteration_9_exit/rank1.pickle"],
+            // Ranks write their snapshots at slightly different times.
+            ["rank0_20251119_090000.pickle", "rank1_20251119_090001.pickle"],
+            ["snapshot_time1757200000.9_rank0_x.pickle", "snapshot_time1757200001.1_rank1_x.pickle"],
+            ["rank0.pickle", "rank1_iter9.pickle"],
+        ] {
+            assert_eq!(warnings(&same), [""; 0], "{same:?}");
+        }
     }
 
     #[test]

@@ -80,6 +80,17 @@ pub(crate) fn newest(folder: &Path, files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<P
     (newest, older)
 }
 
+/// The numbers of the iteration in the name of a snapshot; none if it has only a time or neither.
+pub(crate) fn iteration_of(path: &Path) -> Option<Vec<u64>> {
+    let name = path.to_string_lossy();
+    let is_iteration = |number: &Number<'_>| number.is_iteration() && !number.is_time();
+    let numbers: Vec<u64> = Numbers::of(&name)
+        .filter(is_iteration)
+        .map(|number| number.digits.parse().unwrap_or(u64::MAX))
+        .collect();
+    (!numbers.is_empty()).then_some(numbers)
+}
+
 /// The iteration or time in a name.
 struct Moment {
     /// The name without these numbers.

@@ -161,7 +161,7 @@ fn report_on_ranks(
     // The folder may be `.`, and the report is named after it.
     let own = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.into()).display().to_string();
     let mut profile = Profile::merged(&profiles, model::Source { format, file: folder.into() })?;
-    profile.warnings.extend(ranks.warning(Path::new(folder)));
+    profile.warnings.extend(ranks.warnings(Path::new(folder)));
     write(&Source { file: &own, path: own.clone(), name }, profile, target, json)
 }
 

@@ -195,7 +195,7 @@ fn a_folder_of_snapshots_is_one_answer() {
     }
     let ranks = read::ranks_in(folder.path());
     assert!(ranks.have_different_ranks());
-    let warning = ranks.warning(folder.path()).unwrap().message;
+    let warning = ranks.warnings(folder.path()).remove(0).message;
     assert!(warning.contains("(iteration_9/rank0_memory_snapshot.pickle.gz)"), "{warning}");
     let profiles = opened(&ranks.files);
     let apart = answer(&profiles);
