@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use rustc_hash::FxHashSet;
+
 use ttmem_model::AllocatorRules;
 
-use super::heap::{Heap, Items, TextId, Value};
+use super::heap::{Heap, Items, ObjectId, TextId, Value};
 use super::keys::Key;
 use super::trace::{MAX_BYTES, Origin, Trace};
 use crate::history::Contents;
@@ -24,6 +26,8 @@ pub(super) struct Document {
     pub has_traces: bool,
     /// The number of segments and blocks with an impossible address or size.
     pub invalid: u64,
+    /// The lists of blocks that were read. Each belongs to one segment; a small file could repeat a long one for many.
+    read: FxHashSet<ObjectId>,
 }
 
 /// A device: its trace, and its memory at the end.
@@ -165,7 +169,7 @@ impl Document {
                 continue;
             };
             let into = collected.entry(device).or_default();
-            match read_segment(heap, segment, into, &mut self.invalid) {
+            match self.read_segment(heap, segment, into) {
                 Some(facts) => self.devices.entry(device).or_default().segments.push(facts),
                 None => self.invalid += 1,
             }
@@ -175,11 +179,58 @@ impl Document {
         }
     }
 
+    fn read_segment(&mut self, heap: &mut Heap, segment: Value, into: &mut Segments) -> Option<SegmentFacts> {
+        let int = |heap: &Heap, of: Value, key| heap.get(of, key).and_then(Value::int);
+        let is_true = |heap: &Heap, key| heap.get(segment, key) == Some(Value::Bool(true));
+        let (address, bytes) = (int(heap, segment, Key::Address)?, int(heap, segment, Key::TotalSize)?);
+        let addresses = addresses(address, bytes)?;
+        let is_expandable = is_true(heap, Key::IsExpandable);
+        into.segment(Segment { address, total_size: bytes, is_expandable });
+        let kind = heap.get(segment, Key::SegmentType).and_then(Value::text);
+        let private_pool = heap.get(segment, Key::SegmentPoolId).and_then(|pool| match heap.values(pool) {
+            [Value::Int(a), Value::Int(b)] => Some((*a, *b)),
+            _ => None,
+        });
+        let mut facts = SegmentFacts {
+            address,
+            bytes,
+            stream: int(heap, segment, Key::Stream).unwrap_or(0),
+            private_pool: private_pool.filter(|pool| *pool != (0, 0)),
+            has_pool: private_pool.is_some(),
+            is_small: kind.is_some_and(|kind| heap.text_of(kind) == "small"),
+            is_expandable,
+            ..SegmentFacts::default()
+        };
+        let mut blocks = heap.get(segment, Key::Blocks);
+        if blocks
+            .and_then(Value::object)
+            .is_some_and(|list| !heap.values(Value::Object(list)).is_empty() && !self.read.insert(list))
+        {
+            self.invalid += 1;
+            blocks = None;
+        }
+        let blocks = blocks.map(|blocks| heap.values(blocks).to_vec());
+        // Without addresses, each block begins where the one before it ends.
+        let mut next = Some(address);
+        for block in blocks.unwrap_or_default() {
+            let found = read_block(heap, block, next).filter(|(_, block)| is_within(block, &addresses));
+            next = found.as_ref().map(|(_, block)| block.end);
+            match found {
+                Some((block, _)) => {
+                    facts.add(&block);
+                    into.block(block);
+                }
+                None => self.invalid += 1,
+            }
+        }
+        Some(facts)
+    }
+
     fn read_host(&mut self, heap: &mut Heap, segments: &[Value], traces: Option<Value>) {
         let mut host = Device::default();
         let mut collected = Segments::default();
         for &segment in segments {
-            match read_segment(heap, segment, &mut collected, &mut self.invalid) {
+            match self.read_segment(heap, segment, &mut collected) {
                 Some(facts) => host.segments.push(facts),
                 None => self.invalid += 1,
             }
@@ -199,50 +250,6 @@ impl Document {
         }
         self.host = (host.trace.len > 0 || !host.segments.is_empty()).then_some(host);
     }
-}
-
-fn read_segment(
-    heap: &mut Heap,
-    segment: Value,
-    into: &mut Segments,
-    invalid: &mut u64,
-) -> Option<SegmentFacts> {
-    let int = |heap: &Heap, of: Value, key| heap.get(of, key).and_then(Value::int);
-    let is_true = |heap: &Heap, key| heap.get(segment, key) == Some(Value::Bool(true));
-    let (address, bytes) = (int(heap, segment, Key::Address)?, int(heap, segment, Key::TotalSize)?);
-    let addresses = addresses(address, bytes)?;
-    let is_expandable = is_true(heap, Key::IsExpandable);
-    into.segment(Segment { address, total_size: bytes, is_expandable });
-    let kind = heap.get(segment, Key::SegmentType).and_then(Value::text);
-    let private_pool = heap.get(segment, Key::SegmentPoolId).and_then(|pool| match heap.values(pool) {
-        [Value::Int(a), Value::Int(b)] => Some((*a, *b)),
-        _ => None,
-    });
-    let mut facts = SegmentFacts {
-        address,
-        bytes,
-        stream: int(heap, segment, Key::Stream).unwrap_or(0),
-        private_pool: private_pool.filter(|pool| *pool != (0, 0)),
-        has_pool: private_pool.is_some(),
-        is_small: kind.is_some_and(|kind| heap.text_of(kind) == "small"),
-        is_expandable,
-        ..SegmentFacts::default()
-    };
-    let blocks = heap.get(segment, Key::Blocks).map(|blocks| heap.values(blocks).to_vec());
-    // Without addresses, each block begins where the one before it ends.
-    let mut next = Some(address);
-    for block in blocks.unwrap_or_default() {
-        let found = read_block(heap, block, next).filter(|(_, block)| is_within(block, &addresses));
-        next = found.as_ref().map(|(_, block)| block.end);
-        match found {
-            Some((block, _)) => {
-                facts.add(&block);
-                into.block(block);
-            }
-            None => *invalid += 1,
-        }
-    }
-    Some(facts)
 }
 
 impl SegmentFacts {

@@ -77,7 +77,7 @@ impl<'s, 'h> Emitter<'s, 'h> {
     }
 
     fn emit(&mut self, document: Document, placed: Option<&mut Option<PlacedAlone>>) -> Result<()> {
-        let Document { devices, host, annotations, settings, has_traces, invalid } = document;
+        let Document { devices, host, annotations, settings, has_traces, invalid, .. } = document;
         let kind = if settings.is_xpu || has_xpu_lines(self.heap) { "xpu" } else { "cuda" };
         let mut all: Vec<Named> = devices
             .into_iter()

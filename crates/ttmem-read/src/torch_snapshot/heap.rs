@@ -16,7 +16,7 @@ use crate::history::snapshot::{Line, LineIndex, StackIndex, Stacks};
 pub(super) struct TextId(pub u32);
 
 /// A dictionary, list or tuple.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ObjectId(pub u32);
 
 /// A value of a snapshot.
@@ -98,12 +98,23 @@ pub(super) fn is_of_batches(len: usize) -> bool {
     len.is_multiple_of(BATCH)
 }
 
+/// The maximum number of values in lists and dictionaries (1 GiB), without those of traces and stacks.
+const MAX_VALUES: usize = 1 << 26;
+/// The maximum number of objects (2 GiB).
+const MAX_OBJECTS: usize = 1 << 28;
+/// The maximum total length of texts.
+const MAX_TEXTS: usize = 1 << 30;
+/// The number of keys of a dictionary that are searched. The dictionaries of snapshots have fewer than 20.
+const MAX_KEYS: usize = 256;
+
 /// All objects of a snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
     objects: Vec<Object>,
     dicts: Vec<Vec<(Value, Value)>>,
     lists: Vec<Vec<Value>>,
+    /// The number of values in lists and dictionaries.
+    values: usize,
     texts: Texts,
     lines: FxHashMap<(TextId, TextId, u32), LineIndex>,
     pub stacks: Stacks,
@@ -134,6 +145,11 @@ impl Heap {
     pub fn is_list(&self, id: ObjectId) -> bool {
         let object = self.object(id);
         matches!(object, Object::NewList | Object::List(_) | Object::Stack(_) | Object::Trace(_))
+    }
+
+    /// Whether there are more values than any snapshot has.
+    pub fn is_full(&self) -> bool {
+        self.values > MAX_VALUES || self.objects.len() > MAX_OBJECTS
     }
 
     /// Whether a value is an entry that is not in a list yet.
@@ -231,6 +247,7 @@ impl Heap {
             Object::NewDict => self.completed(items),
             Object::Dict(dict) => {
                 self.dicts[dict as usize].extend(pairs(items));
+                self.values += items.len();
                 return;
             }
             // A snapshot has no dictionary of this kind with more than a thousand keys.
@@ -256,6 +273,7 @@ impl Heap {
         }
         let index = u32::try_from(self.dicts.len()).unwrap_or(u32::MAX);
         self.dicts.push(pairs(items).collect());
+        self.values += items.len();
         Object::Dict(index)
     }
 
@@ -332,10 +350,12 @@ impl Heap {
             (Object::NewList, _) => {
                 let index = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
                 self.lists.push(items.to_vec());
+                self.values += items.len();
                 Object::List(index)
             }
             (Object::List(list), _) => {
                 self.lists[list as usize].extend_from_slice(items);
+                self.values += items.len();
                 return true;
             }
             (other, _) => other,
@@ -387,7 +407,8 @@ impl Heap {
 
     /// The value of a key in a dictionary.
     pub fn get(&self, dict: Value, key: Key) -> Option<Value> {
-        self.fields(dict)?.iter().find(|(have, _)| *have == Value::Text(key.text())).map(|(_, value)| *value)
+        let mut fields = self.fields(dict)?.iter().take(MAX_KEYS);
+        fields.find(|(have, _)| *have == Value::Text(key.text())).map(|(_, value)| *value)
     }
 
     /// The keys and values of a dictionary; `None` if the value is not a dictionary.
@@ -451,11 +472,13 @@ pub(super) struct Texts {
     ids: FxHashMap<std::sync::Arc<str>, TextId>,
     /// The last text that was looked up.
     last: TextId,
+    /// The total length of the texts.
+    bytes: usize,
 }
 
 impl Default for Texts {
     fn default() -> Self {
-        let mut texts = Self { all: Vec::new(), ids: FxHashMap::default(), last: TextId(0) };
+        let mut texts = Self { all: Vec::new(), ids: FxHashMap::default(), last: TextId(0), bytes: 0 };
         for key in Key::ALL {
             texts.id(key.as_str().as_bytes());
         }
@@ -492,6 +515,10 @@ impl Texts {
             return Some(*id);
         }
         let id = TextId(u32::try_from(self.all.len()).ok()?);
+        self.bytes += text.len();
+        if self.bytes > MAX_TEXTS {
+            return None;
+        }
         let text: std::sync::Arc<str> = text.into();
         self.all.push(std::sync::Arc::clone(&text));
         self.ids.insert(text, id);

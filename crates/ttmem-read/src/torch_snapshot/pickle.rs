@@ -17,8 +17,8 @@ use crate::history::snapshot::StackIndex;
 
 /// The maximum number of nested marks. Snapshots nest eight levels deep.
 const MAX_DEPTH: usize = 1000;
-/// The maximum number of values on the stack.
-const MAX_STACK: usize = 1 << 28;
+/// The maximum number of values on the stack (1 GiB). A few bytes of a compressed file can be millions of values.
+const MAX_STACK: usize = 1 << 26;
 /// The maximum length of a text.
 const MAX_TEXT: u64 = 64 << 20;
 
@@ -526,10 +526,14 @@ impl Machine<'_> {
                 self.heap.set_items(object, &self.stack[first..]);
                 self.stack.truncate(first);
                 self.move_entry();
-                Ok(())
+                self.check_room()
             }
             _ => invalid("keys without a dictionary"),
         }
+    }
+
+    fn check_room(&self) -> Step<()> {
+        if self.heap.is_full() { invalid("too many values") } else { Ok(()) }
     }
 
     fn append_items(&mut self) -> Step<()> {
@@ -541,7 +545,7 @@ impl Machine<'_> {
         match first.checked_sub(1).and_then(|before| self.stack.get(before)) {
             Some(&Value::Object(object)) if self.heap.append(object, &self.stack[first..]) => {
                 self.stack.truncate(first);
-                Ok(())
+                self.check_room()
             }
             Some(Value::Stack(_)) if first == self.stack.len() => Ok(()),
             Some(Value::Object(_) | Value::Stack(_)) => {

@@ -909,6 +909,41 @@ fn blocks_of(segment: &Py) -> &[Py] {
     }
 }
 
+/// A small file can have the same long list in many segments.
+#[test]
+fn a_list_of_blocks_belongs_to_one_segment() {
+    const COUNT: i128 = 2000;
+    let block = |index: i128| {
+        let address = Py::Int((1 << 40) + 512 * index);
+        dict([("address", address), ("size", Py::Int(512)), ("state", text("active_allocated"))])
+    };
+    let blocks = list((0..COUNT).map(block));
+    let segment = dict([
+        ("device", Py::Int(0)),
+        ("address", Py::Int(1 << 40)),
+        ("total_size", Py::Int(512 * COUNT)),
+        ("segment_pool_id", Py::Tuple(vec![Py::Int(0), Py::Int(0)])),
+        ("blocks", Py::Shared(0)),
+    ]);
+    let root = dict([("segments", list((0..COUNT).map(|_| segment.clone())))]);
+    let profile = opened(&dump(&root, &[blocks], 4)).unwrap();
+    let skipped =
+        format!("{} segments or blocks with an impossible address or size, or none, were skipped", COUNT - 1);
+    assert!(warnings(&profile).iter().any(|found| found.starts_with(&skipped)), "{:?}", profile.warnings);
+}
+
+/// A compressed file can be a thousand times as long as on disk.
+#[test]
+fn a_file_of_nothing_but_values_is_refused() {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&hostile(b"]\x94(")).unwrap();
+    let values = vec![b'N'; 1 << 20];
+    for _ in 0..65 {
+        packed.write_all(&values).unwrap();
+    }
+    assert!(message(&packed.finish().unwrap()).ends_with("too many values"));
+}
+
 #[test]
 fn enormous_memory_is_no_error() {
     let mut snapshot = example();
