@@ -628,6 +628,67 @@ fn stacks_name_operations_and_lines() {
     assert_eq!(lines, [("forward", 134), ("step", 8)]);
 }
 
+/// An expandable segment grows in two steps and loses its middle, so that the snapshot has two segments.
+#[test]
+fn the_middle_of_an_expandable_segment_can_be_unmapped() {
+    const PAGE: u64 = 20 * MIB;
+    let start = 1_u64 << 40;
+    let entry = |time: u64, action: &str, page: u64, pages: u64| {
+        dict([
+            ("action", text(action)),
+            ("addr", Py::Int((start + page * PAGE).into())),
+            ("size", Py::Int((pages * PAGE).into())),
+            ("stream", Py::Int(0)),
+            ("time_us", Py::Int((1000 + time).into())),
+        ])
+    };
+    let trace = [
+        entry(0, "segment_map", 0, 1),
+        entry(1, "alloc", 0, 1),
+        entry(2, "segment_map", 1, 2),
+        entry(3, "alloc", 1, 1),
+        entry(4, "alloc", 2, 1),
+        entry(5, "free_requested", 1, 1),
+        entry(6, "free_completed", 1, 1),
+        entry(7, "segment_unmap", 1, 1),
+    ];
+    let segment = |page: u64| {
+        let address = Py::Int((start + page * PAGE).into());
+        let size = Py::Int(PAGE.into());
+        let block = [
+            ("address", address.clone()),
+            ("size", size.clone()),
+            ("requested_size", size.clone()),
+            ("state", text("active_allocated")),
+        ];
+        dict([
+            ("device", Py::Int(0)),
+            ("address", address),
+            ("total_size", size),
+            ("stream", Py::Int(0)),
+            ("segment_type", text("large")),
+            ("segment_pool_id", Py::Tuple(vec![Py::Int(0), Py::Int(0)])),
+            ("is_expandable", Py::Bool(true)),
+            ("blocks", list([dict(block)])),
+        ])
+    };
+    let settings = dict([("expandable_segments", Py::Bool(true)), ("max_split_size", Py::Int(-1))]);
+    let root = dict([
+        ("segments", list([segment(0), segment(2)])),
+        ("device_traces", list([list(trace)])),
+        ("allocator_settings", settings),
+    ]);
+    let profile = opened(&dump(&root, &[], 4)).unwrap();
+    assert_eq!(warnings(&profile), [""; 0]);
+    let curve = profile.ranks[0].pools[0].curve(CurveKind::Reserved).unwrap();
+    let mut reserved: Vec<u64> = curve.value.iter().map(|bytes| bytes / PAGE).collect();
+    reserved.dedup();
+    assert_eq!(reserved, [1, 3, 2]);
+    assert_eq!(peak(&profile, CurveKind::Allocated), 3 * PAGE);
+    let end = levels(&profile, 0, Moment::NEVER.earlier());
+    assert_eq!([end.allocated, end.active, end.reserved], [2 * PAGE; 3]);
+}
+
 #[test]
 fn one_address_used_many_times_is_many_allocations() {
     const COUNT: usize = 100_000;
