@@ -98,8 +98,8 @@ pub(super) fn is_of_batches(len: usize) -> bool {
     len.is_multiple_of(BATCH)
 }
 
-/// The maximum number of values in lists and dictionaries (1 GiB), without those of traces and stacks.
-const MAX_VALUES: usize = 1 << 26;
+/// The maximum number of values in lists and dictionaries (2 GiB), without those of traces and stacks.
+const MAX_VALUES: usize = 1 << 27;
 /// The maximum number of objects (2 GiB).
 const MAX_OBJECTS: usize = 1 << 28;
 /// The maximum total length of texts.
