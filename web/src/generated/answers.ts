@@ -1504,7 +1504,7 @@ export type Ran = {
 export type RankDiff = {
   /** The label of the rank. */
   rank: string | null,
-  /** The most important difference, after an out-of-memory error of one input only. */
+  /** The most important difference, and before it a sentence about out-of-memory errors. */
   verdict: string,
   /** The out-of-memory error that ended each input. */
   out_of_memory: OutOfMemoryDiff,

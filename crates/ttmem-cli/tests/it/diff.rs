@@ -196,7 +196,23 @@ fn an_error_of_one_input_is_named_first() {
     let fixed = &json(fails, fits)["ranks"][0]["verdict"];
     assert!(fixed.as_str().unwrap().starts_with("BEFORE runs out of memory in DRAM, and AFTER does not: "));
     said(&[fails, fits, "--quiet", "--fail-over", "5%"], 0);
-    assert_eq!(json(fails, fails)["ranks"][0]["verdict"], "No differences.");
+}
+
+/// Both programs fail, so their peaks say nothing about how much memory they need.
+#[test]
+fn an_error_of_both_inputs_is_named() {
+    let both = "Both inputs run out of memory in DRAM: the peaks are lower bounds.";
+    let [fails, also] = ["tt_log/oom-fragmentation.log", "tt_log/oom-capacity.log"];
+    for [before, after] in [[fails, also], [also, fails]] {
+        let rank = &json(before, after)["ranks"][0];
+        let verdict = rank["verdict"].as_str().unwrap();
+        assert!(verdict.starts_with(&format!("{both} The peak of DRAM ")), "{verdict}");
+        let (markdown, _) = said(&[before, after, "--markdown", "--quiet"], 0);
+        assert!(markdown.contains(both), "{markdown}");
+    }
+    let rank = &json(fails, fails)["ranks"][0];
+    assert_eq!(rank["verdict"], format!("No differences. {both}"));
+    assert_eq!(rank["changes"], Value::Array(Vec::new()));
 }
 
 /// A pool that was only sampled counts if it is the only one.

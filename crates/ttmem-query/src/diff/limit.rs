@@ -6,7 +6,7 @@ use std::str::FromStr;
 use ttmem_model::MemorySize;
 use ttmem_model::words::size;
 
-use super::outcome::compared;
+use super::counted::compared;
 use super::{Diff, PoolDiff, RankDiff};
 
 /// How much the peak of a pool may grow.

@@ -3,26 +3,27 @@
 //! All sizes are in bytes per bank; a GPU has one bank.
 
 mod aligned;
+mod comparable;
+mod counted;
 mod groups;
 mod limit;
 mod listed;
-mod outcome;
+mod out_of_memory;
 mod overlaps;
 mod phases;
 mod sentences;
 mod side;
 
 pub use aligned::{AlignedDiff, AlignedOutline, AlignedPool, AlignedRank};
+pub(crate) use counted::compared;
 pub use limit::{GrowthLimit, OverLimit, UnknownGrowth};
-pub(crate) use outcome::compared;
-pub use outcome::{OutOfMemory, OutOfMemoryDiff};
+pub use out_of_memory::{OutOfMemory, OutOfMemoryDiff};
 pub use overlaps::{OverlapRow, OverlappedTensor, OverlappedTensors};
 
 use serde::Serialize;
 use ttmem_model::{Class, Error, PoolId, Position, Profile, Rank, Result, Step, difference};
 
 use self::listed::Listed;
-use super::device::DeviceKind;
 use super::named::Named;
 use crate::analyze::Account;
 use crate::analyze::diff::{Both, ChangeKind, Compared, Higher, PoolPeaks, Side, compare};
@@ -71,7 +72,7 @@ pub struct DiffSource {
 pub struct RankDiff {
     /// The label of the rank.
     pub rank: Option<String>,
-    /// The most important difference, after an out-of-memory error of one input only.
+    /// The most important difference, and before it a sentence about out-of-memory errors.
     pub verdict: String,
     /// The out-of-memory error that ended each input.
     pub out_of_memory: OutOfMemoryDiff,
@@ -235,7 +236,7 @@ fn diff_with<'a, More>(
     more: impl Fn(&Both<Side<'a>>, &Compared, &Listed<'_>, &RankDiff) -> More,
 ) -> Result<(Diff, Vec<More>)> {
     let found = diff_ranks(before, after, request, more)?;
-    outcome::something_compared(before, after, &found.0)?;
+    comparable::something_compared(before, after, &found.0)?;
     Ok(found)
 }
 
@@ -250,7 +251,7 @@ fn diff_ranks<'a, More>(
     request: &DiffRequest,
     more: impl Fn(&Both<Side<'a>>, &Compared, &Listed<'_>, &RankDiff) -> More,
 ) -> Result<(Diff, Vec<More>)> {
-    same_vendor(before, after)?;
+    comparable::same_vendor(before, after)?;
     let wanted = |label: Option<&str>| {
         request.rank.as_deref().is_none_or(|rank| label == Some(rank) || (label.is_none() && rank == "0"))
     };
@@ -293,25 +294,6 @@ fn label<'a>(profile: &'a Profile, rank: &Rank) -> Option<&'a str> {
 
 fn source(profile: &Profile) -> DiffSource {
     DiffSource { file: profile.source.file.clone(), format: profile.source.format.clone() }
-}
-
-/// Refuses inputs whose memory cannot be compared.
-fn same_vendor(before: &Profile, after: &Profile) -> Result<()> {
-    let device = |profile: &Profile| content(profile).find_map(|rank| DeviceKind::of(profile, rank));
-    let name = |device| match device {
-        DeviceKind::Tenstorrent => "a Tenstorrent device",
-        DeviceKind::Torch => "PyTorch",
-    };
-    match (device(before), device(after)) {
-        (Some(a), Some(b)) if a != b => Err(Error::Usage(format!(
-            "cannot compare {} ({}) with {} ({}); pass two profiles of the same kind of device",
-            before.source.file,
-            name(a),
-            after.source.file,
-            name(b)
-        ))),
-        _ => Ok(()),
-    }
 }
 
 fn of_rank<'a, More>(

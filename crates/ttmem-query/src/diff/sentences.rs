@@ -2,9 +2,10 @@
 
 use ttmem_model::words::size;
 
+use super::counted::compared;
 use super::groups::{Facts, Group, Key};
 use super::listed::Listed;
-use super::outcome::{OutOfMemoryDiff, compared};
+use super::out_of_memory::OutOfMemoryDiff;
 use super::side::Shown;
 use super::{ChangeRow, OperationsDiff, PoolDiff, TensorSide};
 use crate::analyze::diff::{Both, ChangeKind};
@@ -189,7 +190,7 @@ pub(super) fn most_changed(pools: &[(String, PoolDiff)]) -> Option<&(String, Poo
     others.max_by_key(|(_, pool)| pool.change_per_bank.map(i64::unsigned_abs))
 }
 
-/// An out-of-memory error of one input only, and a sentence about the most important difference.
+/// The out-of-memory errors, and a sentence about the most important difference.
 pub(super) fn verdict(
     out_of_memory: &OutOfMemoryDiff,
     pools: &[(String, PoolDiff)],
@@ -198,8 +199,9 @@ pub(super) fn verdict(
 ) -> String {
     let difference = difference(pools, changes, operations);
     match out_of_memory.sentence() {
-        Some(error) if difference == NO_DIFFERENCES => error,
-        Some(error) => format!("{error} {difference}"),
+        Some(error) if difference != NO_DIFFERENCES => format!("{error} {difference}"),
+        Some(error) if out_of_memory.is_same() => format!("{difference} {error}"),
+        Some(error) => error,
         None => difference,
     }
 }
