@@ -250,7 +250,14 @@ fn a_baseline_limits_growth() {
         "The peak of cuda:0 grew by 29.00 GiB (124.0%), from 23.38 GiB to 52.38 GiB, more than the limit of 5%."
     );
     assert_eq!(failed["held"][0]["what"], "29 × (in head)");
-    growth(&[GROWS, "--baseline", flat], 1);
+    let any = growth(&[GROWS, "--baseline", flat], 1);
+    assert_eq!(
+        any["message"],
+        "The peak of cuda:0 grew by 29.00 GiB (124.0%), from 23.38 GiB to 52.38 GiB; no growth is allowed."
+    );
+    let (screen, _) = said(&[GROWS, "--baseline", flat], 1);
+    assert!(screen.contains("baseline.cuda:0  no growth  +29.00 GiB  exceeded"), "{screen}");
+    assert!(screen.contains("baseline.cpu     no growth  0 B         ok"), "{screen}");
     growth(&[GROWS, "--baseline", flat, "--fail-over", "29GiB"], 0);
     growth(&[GROWS, "--baseline", GROWS], 0);
     let shrunk = growth(&[flat, "--baseline", GROWS], 0);

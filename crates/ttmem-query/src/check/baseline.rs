@@ -165,7 +165,12 @@ fn of_pool(rank: &RankDiff, name: &str, pool: &PoolDiff, limit: GrowthLimit) -> 
             size(after)
         ),
     };
-    let than = if is_over { ", more than the limit of " } else { "; the limit is " };
+    let than = match (limit == NO_GROWTH, is_over) {
+        (false, true) => format!(", more than the limit of {limit}."),
+        (false, false) => format!("; the limit is {limit}."),
+        (true, true) => "; no growth is allowed.".to_owned(),
+        (true, false) => ".".to_owned(),
+    };
     let causes: Vec<&ChangeRow> = rank
         .changes
         .iter()
@@ -175,9 +180,9 @@ fn of_pool(rank: &RankDiff, name: &str, pool: &PoolDiff, limit: GrowthLimit) -> 
     LimitChecked {
         result: if is_exceeded { Outcome::Failed } else { Outcome::Passed },
         message: if has_run_out {
-            format!("{} The peak before the error {changed}{than}{limit}.", ran_out(rank, Some(name)))
+            format!("{} The peak before the error {changed}{than}", ran_out(rank, Some(name)))
         } else {
-            format!("The peak of {name} {changed}{than}{limit}.")
+            format!("The peak of {name} {changed}{than}")
         },
         pool: Some(name.to_owned()),
         of: Some(extent),

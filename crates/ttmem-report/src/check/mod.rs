@@ -109,6 +109,9 @@ fn word(result: Outcome) -> &'static str {
 /// The limit as it is shown: `at most 3264.0 MiB/bank (80%)`.
 fn allowed(limit: &LimitChecked) -> String {
     let word = if limit.is_minimum { "at least" } else { "at most" };
+    if is_change(limit) && limit.limit == size(0) {
+        return "no growth".into();
+    }
     let suffix = limit.of.map_or("", |of| of.suffix());
     let Some(bytes) = limit.limit_bytes else { return format!("{word} {}", limit.limit) };
     let percent = if limit.limit.ends_with('%') { format!(" ({})", limit.limit) } else { String::new() };
