@@ -191,6 +191,9 @@ impl Profiles {
         if let Some(first) = profiles.first_mut() {
             first.warnings.extend(warnings);
         }
+        if progress.is_stopped() {
+            return Err(Failure::new("the call was canceled"));
+        }
         let summary = query::summary(&profiles, &Request::default())?;
         // Another call may have opened the file in the meantime.
         if let Some(opened) = self.known(path, format) {
