@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use ttmem::model::{
-    Builder, Event, Moment, Op, OpId, OpKind, PoolId, Profile, RankEvent, RankId, Reading, Sink, Source,
-    StepMarks, StepRow, StrId, TensorId,
+    Builder, Class, Event, Moment, Op, OpId, OpKind, PoolId, Profile, RankEvent, RankId, Reading, Sink,
+    Source, StepMarks, StepRow, StrId, TensorId,
 };
 use ttmem::query::{Request, Suggestion, summary};
 
@@ -200,6 +200,91 @@ fn l1_residents() {
     // Not even all of them are enough, or it is unknown what the operation uses.
     scene(&["%2"], 501 * KIB).silent("l1_residents");
     scene(&[], 300 * KIB).silent("l1_residents");
+}
+
+/// A matmul with operands of 8 MiB, whose result is computed at once or in two halves.
+fn product(in_halves: bool) -> Scene {
+    let mut scene = Scene::new();
+    scene.argument("%arg0", &tiled(&[4096, 4096], "bf16"));
+    scene.argument("%arg1", &tiled(&[4096, 4096], "bf16"));
+    let (parts, rows) = if in_halves { (2, 2048) } else { (1, 4096) };
+    for part in 0..parts {
+        let name = format!("%{part}");
+        let result = scene.make("ttnn.matmul", &["%arg0", "%arg1"], &name, &tiled(&[rows, 4096], "bf16"));
+        scene.run("ttnn.relu", &[&name]);
+        scene.free(result);
+    }
+    scene
+}
+
+/// A program with a weight in some element type, next to 2 MiB.
+fn weighted(dtype: &'static str) -> Scene {
+    let mut scene = Scene::new();
+    scene.argument("%arg0", &tiled(&[4096, 4096], dtype).class(Class::Weight));
+    scene.argument("%arg1", &bytes(2 * MIB).class(Class::Input));
+    let result = scene.make("ttnn.embedding", &["%arg0"], "%0", &bytes(MIB));
+    scene.free(result);
+    scene
+}
+
+/// A cache of half the context, or of half the users.
+fn attending(users: u64, positions: u64) -> Scene {
+    let mut scene = Scene::new();
+    scene.argument("%arg0", &tiled(&[users, 8, positions, 64], "bf16").class(Class::Input));
+    scene.run("ttnn.update_cache", &["%arg0"]);
+    scene
+}
+
+/// A weight that a const-eval program repeats, or that the operation broadcasts.
+fn broadcast(is_repeated: bool) -> Scene {
+    let mut scene = Scene::new();
+    let weight = tiled(&[32, 4096], "bf16");
+    let repeated = tiled(&[4096, 4096], "bf16");
+    scene.enter("main_const_eval_0", true);
+    let of = if is_repeated { repeated } else { weight.clone() };
+    let made = scene.make("ttnn.repeat", &[], "%0", &of.class(Class::Weight));
+    scene.leave();
+    scene.origin(made, &weight);
+    scene.load_cached("%0", made);
+    let result = scene.make("ttnn.add", &["%0"], "%1", &bytes(MIB));
+    scene.free(result);
+    scene
+}
+
+/// A weight that is freed as soon as its other form exists, or stays.
+fn converted(frees_original: bool) -> Scene {
+    let mut scene = Scene::new();
+    let weight = scene.argument("%arg0", &tiled(&[4096, 8192], "bf16").class(Class::Weight));
+    scene.enter("main_const_eval_0", true);
+    let of = tiled(&[8192, 4096], "bf16").class(Class::Weight);
+    let made = scene.make("ttnn.permute", &["%arg0"], "%0", &of);
+    scene.leave();
+    scene.derived(made, weight);
+    scene.load_cached("%0", made);
+    if frees_original {
+        scene.free(weight);
+    }
+    let result = scene.make("ttnn.full", &[], "%1", &bytes(100 * MIB));
+    scene.free(result);
+    scene
+}
+
+/// The changed program saves exactly what is stated.
+#[test]
+fn changed_programs_save_what_is_stated() {
+    let exact = |rule: &str, scene: fn() -> Scene, changed: Scene| {
+        let found = scene().only(rule);
+        assert_eq!(saves(&found), Some(peak(scene()) - peak(changed)), "{}", found.message);
+    };
+    exact("matmul_at_peak", || product(false), product(true));
+    exact("bf16_weights", || weighted("bf16"), weighted("bfp_bf8"));
+    exact("kv_cache", || attending(8, 1024), attending(8, 512));
+    exact("kv_cache", || attending(8, 1024), attending(4, 1024));
+    exact("weights_expanded", || broadcast(true), broadcast(false));
+    exact("weights_kept_twice", || converted(false), converted(true));
+    weighted("bfp_bf8").silent("bf16_weights");
+    broadcast(false).silent("weights_expanded");
+    converted(true).silent("weights_kept_twice");
 }
 
 /// A device of PyTorch that reserved, and used, so much memory at each step.
