@@ -101,8 +101,7 @@ pub struct Rank {
     pub seen: BTreeMap<CallId, Seen>,
     /// Totals of calls that are not stored individually, by scope.
     pub further_calls: BTreeMap<ScopeId, CallTotals>,
-    /// The scopes whose calls return several tensors, or objects that may contain several. Older recordings do not state
-    /// them.
+    /// The scopes whose calls return several tensors, or objects that may contain several. See [`Self::states_outputs`].
     pub several_outputs: BTreeSet<ScopeId>,
     /// The times of steps.
     pub times: FromStep<Nanoseconds>,
@@ -370,6 +369,11 @@ impl Rank {
             numbers.push(of_parent.unwrap_or(top));
         }
         numbers
+    }
+
+    /// Whether `several_outputs` is complete. Trackers that do not record the launch do not record outputs either.
+    pub fn states_outputs(&self) -> bool {
+        self.launch.is_some()
     }
 
     /// Whether the rank has tensors at all; without them, memory can't be attributed.

@@ -12,7 +12,7 @@ use ttmem_model::{CallId, Class, Moment, Rank, ScopeId, ScopeKind, Step, StepNum
 use super::phrases::brief;
 use super::{Effect, Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::scopes::Alike;
-use crate::analyze::simulation::Change;
+use crate::analyze::simulation::{Change, Simulation};
 
 pub(super) const RULE: Rule = Rule::new(&[NAME], Urgency::Change, find);
 
@@ -21,6 +21,10 @@ const NAME: &str = "activations_of_layers";
 const HOW: &str = "Recomputing them in the backward pass (torch.utils.checkpoint around each layer) lowers";
 const BEFORE_BACKWARD: &str = "Recompute them in the backward pass (torch.utils.checkpoint around each layer). If the \
                                program does not train, run it in torch.inference_mode(), which keeps none of them.";
+const ONE_OUTPUT: &str =
+    "This assumes that each layer returns a single tensor, which older recordings do not state.";
+/// If the largest possible saving exceeds the smallest one by more than this percentage of it, the saving is unknown.
+const MAX_UNCERTAINTY: u64 = 5;
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main_with_tensors().filter(|_| !situation.rank.calls.is_empty()) else {
@@ -32,15 +36,20 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let changes = if layers.has_several_outputs(&found.name) {
         Vec::new()
     } else {
-        layers.recomputed(situation, &pool, &found.name)
+        layers.certain_changes(situation, &pool, &found.name)
     };
     // A program that failed in its first forward pass has not shown whether it trains. Recomputing activations that are
     // freed before a backward pass saves nothing: the program does not train.
-    let effect = match situation.verdict {
-        Some(_) => Effect::lowers(HOW, changes).about().otherwise(BEFORE_BACKWARD.to_owned()),
-        None if changes.is_empty() => return Vec::new(),
-        None => Effect::lowers(HOW, changes).about(),
-    };
+    if situation.verdict.is_none() && changes.is_empty() {
+        return Vec::new();
+    }
+    let mut effect = Effect::lowers(HOW, changes).about();
+    if situation.verdict.is_some() {
+        effect = effect.otherwise(BEFORE_BACKWARD.to_owned());
+    }
+    if !situation.rank.states_outputs() {
+        effect = effect.then(ONE_OUTPUT.to_owned());
+    }
     let statement = Statement::new(format!(
         "The activations of {} layers ({}) take {}.",
         found.count,
@@ -58,6 +67,22 @@ struct Layers {
     activations: Vec<TensorId>,
     /// The size of the activations per bank.
     per_bank: u64,
+}
+
+/// When a layer is computed again, if the profile does not show it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    /// When the backward pass begins.
+    Earliest,
+    /// Right before the first operation that frees an activation of the layer.
+    Latest,
+}
+
+/// The changes by recomputation.
+struct Recomputed {
+    changes: Vec<Change>,
+    /// Whether it is known when each layer is computed again.
+    is_certain: bool,
 }
 
 /// The layer of each scope: the outermost enclosing scope (or the scope itself) whose name differs from others only in
@@ -132,12 +157,32 @@ impl<'a> LayerOf<'a> {
         self.rank.several_outputs.iter().any(is_one)
     }
 
+    /// The changes by recomputation that save least; none if others, which are also possible, save much more.
+    fn certain_changes(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Change> {
+        let recomputed = self.recomputed(situation, pool, name, Unknown::Earliest);
+        if recomputed.is_certain {
+            return recomputed.changes;
+        }
+        let latest = self.recomputed(situation, pool, name, Unknown::Latest).changes;
+        let all = [&*recomputed.changes, &latest].concat();
+        let simulation = Simulation::new(pool.account, situation.span, &all);
+        let (least, most) = (simulation.saving(&recomputed.changes), simulation.saving(&latest));
+        let is_close = u128::from(least) * 100 >= u128::from(most) * u128::from(100 - MAX_UNCERTAINTY);
+        if is_close { recomputed.changes } else { Vec::new() }
+    }
+
     /// The changes by recomputation: layer calls free the activations that they keep for a backward pass, except their
     /// outputs, and compute them again when the backward pass reaches the layer.
     ///
     /// A profile does not state what each layer is given and when exactly it is computed again. The changes assume what
     /// saves less.
-    fn recomputed(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Change> {
+    fn recomputed(
+        &self,
+        situation: &Situation<'_>,
+        pool: &PoolAtPeak<'_>,
+        name: &str,
+        unknown: Unknown,
+    ) -> Recomputed {
         let mut tensors: Vec<TensorId> = situation.ever_in(pool).collect();
         tensors.sort_by_key(|tensor| (self.born(*tensor), *tensor));
         let is_parameter =
@@ -151,7 +196,7 @@ impl<'a> LayerOf<'a> {
         // When a backward pass frees what was allocated after a layer: it frees the youngest first.
         let mut freed: BTreeSet<Moment> = BTreeSet::new();
         let mut younger = tensors.len();
-        let mut following = None;
+        let (mut following, mut is_certain) = (None, true);
         for (begin, end) in self.calls_of_layers(name).into_iter().rev() {
             let index_after = |at: Moment| tensors.partition_point(|tensor| self.born(*tensor) <= at);
             let (first, last) = (index_after(begin), index_after(end));
@@ -178,11 +223,15 @@ impl<'a> LayerOf<'a> {
                     freed.insert(self.dies(output));
                 }
                 let input = tensors[..first].iter().rev().find(|tensor| begin < self.dies(**tensor));
-                // If it is unknown when the layer is computed again, that may be when the backward pass begins.
                 let again = freed.range(..reached).next_back().copied().filter(|again| end < *again);
                 let again = again
                     .or_else(|| self.before_derivative(situation, output?, end, reached))
-                    .or_else(|| self.backward_after(end).filter(|begins| *begins < reached));
+                    .or_else(|| {
+                        is_certain = false;
+                        let earliest = self.backward_after(end).filter(|begins| *begins < reached)?;
+                        let latest = Moment::before(reached.position().saturating_sub(1));
+                        Some(if unknown == Unknown::Latest { latest.max(earliest) } else { earliest })
+                    });
                 if let Some(again) = again {
                     let away = |tensor: TensorId| {
                         let from = self.freed_at(tensor, end, again, &weights, situation);
@@ -209,7 +258,7 @@ impl<'a> LayerOf<'a> {
             freed.extend(made.iter().filter(|id| self.is_kept_for_backward(**id)).map(|id| self.dies(*id)));
             younger = first.min(younger);
         }
-        changes
+        Recomputed { changes, is_certain }
     }
 
     /// Where the calls of layers with this name begin and end, in order. Calls that have not ended are left out.
