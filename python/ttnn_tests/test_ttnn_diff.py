@@ -49,6 +49,7 @@ def test_the_change_is_named_first(cards: Cards, before: ttmem.Profile, tmp_path
 def test_swapped_operations_are_reordered(cards: Cards, before: ttmem.Profile, tmp_path: Path) -> None:
     after = captured(cards, tmp_path, "swap=yes")
     rank = before.diff(after)["ranks"][0]
+    assert rank["changes"][0]["kind"] == "reordered", rank["changes"]
     assert rank["operations"]["reordered"] > 0
     assert (rank["operations"]["added"], rank["operations"]["removed"]) == (0, 0)
     check_both_directions(before, after)
