@@ -258,6 +258,8 @@ fn a_baseline_limits_growth() {
     let (screen, _) = said(&[GROWS, "--baseline", flat], 1);
     assert!(screen.contains("baseline.cuda:0  no growth  +29.00 GiB  exceeded"), "{screen}");
     assert!(screen.contains("baseline.cpu     no growth  0 B         ok"), "{screen}");
+    let (screen, _) = said(&[GROWS, "--limit", "growth-per-step=0"], 1);
+    assert!(screen.contains("growth-per-step  no growth  +1.00 GiB  exceeded"), "{screen}");
     growth(&[GROWS, "--baseline", flat, "--fail-over", "29GiB"], 0);
     growth(&[GROWS, "--baseline", GROWS], 0);
     let shrunk = growth(&[flat, "--baseline", GROWS], 0);

@@ -109,12 +109,14 @@ fn word(result: Outcome) -> &'static str {
 /// The limit as it is shown: `at most 3264.0 MiB/bank (80%)`.
 fn allowed(limit: &LimitChecked) -> String {
     let word = if limit.is_minimum { "at least" } else { "at most" };
-    if is_change(limit) && limit.limit == size(0) {
+    let is_percent = limit.limit.ends_with('%');
+    let is_zero = limit.limit_bytes.map_or(limit.limit == size(0), |bytes| bytes == 0 && !is_percent);
+    if is_change(limit) && is_zero {
         return "no growth".into();
     }
     let suffix = limit.of.map_or("", |of| of.suffix());
     let Some(bytes) = limit.limit_bytes else { return format!("{word} {}", limit.limit) };
-    let percent = if limit.limit.ends_with('%') { format!(" ({})", limit.limit) } else { String::new() };
+    let percent = if is_percent { format!(" ({})", limit.limit) } else { String::new() };
     let plus = if is_change(limit) { "+" } else { "" };
     format!("{word} {plus}{}{suffix}{percent}", size(bytes.unsigned_abs()))
 }
