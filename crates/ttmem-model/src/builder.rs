@@ -22,6 +22,16 @@ const MAX_POOLS: usize = 1 << 10;
 pub struct Builder {
     profile: Profile,
     rejected: u64,
+    /// The ranks that are examples of others, in order. They are among the ranks until the end, because events refer to
+    /// them in the same way.
+    examples: Vec<Example>,
+}
+
+/// A rank that is an example, by its index.
+#[derive(Clone, Copy, Debug)]
+struct Example {
+    index: usize,
+    of: RankId,
 }
 
 impl Builder {
@@ -41,6 +51,10 @@ impl Builder {
             let message = format!("{events} skipped because the file is corrupt, so numbers may be wrong");
             self.profile.warnings.push(Warning { line: None, message });
         }
+        for Example { index, of } in self.examples.into_iter().rev() {
+            let rank = self.profile.ranks.remove(index);
+            self.profile.examples.insert(of, rank);
+        }
         self.profile
     }
 
@@ -57,11 +71,20 @@ impl Builder {
             Event::OpStack(row) => {
                 return row.op.index() < profile.ops.len() && profile.stacks.give(row).is_some();
             }
-            Event::Rank { .. } if profile.ranks.len() >= MAX_RANKS => return false,
+            Event::Rank { .. } if profile.ranks.len() >= MAX_RANKS || !self.examples.is_empty() => {
+                return false;
+            }
             Event::Rank { label } => profile.ranks.push(Rank { label, ..Rank::default() }),
-            Event::Of(id, RankEvent::ExampleOf(other)) => {
-                let rank = rank_mut(&mut profile.ranks, id).filter(|_| other < id);
-                return rank.map(|rank| rank.example_of = Some(other)).is_some();
+            Event::Example(of) => {
+                // All examples are after the ranks, so that the numbers of these do not change.
+                let index = profile.ranks.len();
+                let ranks = self.examples.first().map_or(index, |first| first.index);
+                let is_possible = of.index() < ranks && index < MAX_RANKS;
+                if is_possible {
+                    profile.ranks.push(Rank::default());
+                    self.examples.push(Example { index, of });
+                }
+                return is_possible;
             }
             Event::Of(rank, event) => {
                 let ops = profile.ops.len();
@@ -427,6 +450,11 @@ impl Profile {
             let Some(id) = RankId::new(index) else { break };
             rank.replay(&mut |event| sink.take(Event::Of(id, event)))?;
         }
+        for (index, (&of, rank)) in self.examples.iter().enumerate() {
+            sink.take(Event::Example(of))?;
+            let Some(id) = RankId::new(self.ranks.len() + index) else { break };
+            rank.replay(&mut |event| sink.take(Event::Of(id, event)))?;
+        }
         for (&(start, end), text) in &self.texts {
             sink.take(Event::SourceText(ByteRange { start, end }, Cow::Borrowed(text)))?;
         }
@@ -536,8 +564,7 @@ impl Rank {
         self.labels.iter().try_for_each(|label| say(RankEvent::Label(label)))?;
         self.holders.iter().try_for_each(|(&tensor, &holder)| say(RankEvent::HeldBy(tensor, holder)))?;
         let mut at_addresses = self.address_holders.iter();
-        at_addresses.try_for_each(|&(pool, at, holder)| say(RankEvent::AddressHeldBy(pool, at, holder)))?;
-        self.example_of.iter().try_for_each(|&other| say(RankEvent::ExampleOf(other)))
+        at_addresses.try_for_each(|&(pool, at, holder)| say(RankEvent::AddressHeldBy(pool, at, holder)))
     }
 }
 

@@ -41,6 +41,9 @@ pub enum Event<'a> {
         /// The label, if there is one.
         label: Option<StrId>,
     },
+    /// Defines the example of an earlier rank: complete iterations from earlier files of its recording. It has a number among
+    /// the ranks, but is not a part of the program.
+    Example(RankId),
     /// Information about a rank.
     Of(RankId, RankEvent),
     /// A warning.
@@ -216,8 +219,6 @@ pub enum RankEvent {
     AddressHeldBy(PoolId, u64, Holder),
     /// A call of a scope returned several tensors, or an object that may contain several.
     SeveralOutputs(ScopeId),
-    /// The rank is not one of the program: it has complete iterations of an earlier rank, from earlier files of the recording.
-    ExampleOf(RankId),
 }
 
 /// The source of a profile.

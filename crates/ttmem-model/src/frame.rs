@@ -204,7 +204,7 @@ kinds! {
     108 [Event::Of(rank, RankEvent::HeldBy(tensor, holder))] (rank, tensor, holder);
     109 [Event::Of(rank, RankEvent::AddressHeldBy(pool, address, holder))] (rank, pool, address, holder);
     110 [Event::Of(rank, RankEvent::SeveralOutputs(scope))] (rank, scope);
-    111 [Event::Of(rank, RankEvent::ExampleOf(other))] (rank, other);
+    111 [Event::Example(rank)] (rank);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

@@ -26,6 +26,8 @@ pub struct Profile {
     pub stacks: Stacks,
     /// The ranks, in order of appearance.
     pub ranks: Vec<Rank>,
+    /// Complete iterations of ranks, from earlier files of the recording.
+    pub examples: BTreeMap<RankId, Rank>,
     /// Warnings of the reader.
     pub warnings: Vec<Warning>,
     /// The number of lines that should have been understood but were skipped.
@@ -135,8 +137,6 @@ pub struct Rank {
     pub holders: BTreeMap<TensorId, Holder>,
     /// The same for addresses in the memory of allocators with a history, in the order of the searches.
     pub address_holders: Vec<(PoolId, u64, Holder)>,
-    /// Set if these are only complete iterations of another rank, from earlier files of its recording.
-    pub example_of: Option<RankId>,
 }
 
 /// The origin of an allocation.

@@ -336,7 +336,9 @@ async function checkVerdict(page: Page, { oom }: RankSummary): Promise<void> {
   if (oom.pool !== null) await expect(verdict).toContainText(oom.pool);
   if (oom.op !== null) await expect(verdict).toContainText(oom.op);
   if (oom.loc !== null) await expect(verdict).toContainText(oom.loc);
-  for (const bytes of [oom.requested_per_bank, oom.requested_total, oom.free_per_bank, oom.overlap_bytes]) {
+  // A request that never fits is compared with the capacity.
+  const room = oom.cause === "never_fits" ? oom.capacity_per_bank : oom.free_per_bank;
+  for (const bytes of [oom.requested_per_bank, oom.requested_total, room, oom.overlap_bytes]) {
     if (bytes !== null) await expect(verdict).toContainText(size(bytes));
   }
   if (oom.step !== null) await expect(verdict).toContainText(`before step ${count(oom.step)}`);

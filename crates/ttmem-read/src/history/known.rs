@@ -1,7 +1,10 @@
 //! What labels say about tensors.
 
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
 use rustc_hash::FxHashMap;
-use ttmem_model::{Class, HistoryAction, HistoryRow, Label, Nanoseconds, PoolId, Rank, StrId, TypeId};
+use ttmem_model::{Class, HistoryAction, HistoryRow, Label, Nanoseconds, Rank, StrId, TypeId};
 
 /// What labels say about a tensor.
 #[derive(Clone, Copy, Debug)]
@@ -45,31 +48,47 @@ pub(super) fn strength(class: Class) -> u8 {
 
 /// What the labels of a rank say about the allocations of each pool, in order.
 pub(super) fn allocations(rank: &Rank) -> Vec<Vec<Known>> {
-    let mut allocations = vec![Vec::new(); rank.pools.len()];
-    // The last allocation at an address.
-    let mut places: FxHashMap<(PoolId, u64), usize> = FxHashMap::default();
-    let mut labels: Vec<Label> = rank.labels.iter().collect();
-    labels.sort_by_key(|label| label.time);
-    let mut labels = labels.into_iter().peekable();
-    let mut row = |row: Option<HistoryRow>| {
-        let until = row.map_or(Nanoseconds::MAX, |row| row.time);
-        while let Some(label) = labels.next_if(|label| label.time < until) {
-            let place = places.get(&(label.pool, label.address));
-            if let Some(known) = place.and_then(|place| allocations[label.pool.index()].get_mut(*place)) {
-                Known::add(known, &label);
+    let mut labels = vec![Vec::new(); rank.pools.len()];
+    rank.labels.iter().for_each(|label| labels[label.pool.index()].push(label));
+    let mut labels: Vec<_> = labels.into_iter().map(Labeling::new).collect();
+    rank.history.iter().for_each(|row| labels[row.pool.index()].row(&row));
+    labels.into_iter().map(Labeling::finish).collect()
+}
+
+/// The allocations of a pool so far, and the labels after them.
+struct Labeling {
+    labels: Peekable<IntoIter<Label>>,
+    allocations: Vec<Known>,
+    /// The last allocation at each address.
+    places: FxHashMap<u64, usize>,
+}
+
+impl Labeling {
+    fn new(mut labels: Vec<Label>) -> Self {
+        labels.sort_by_key(|label| label.time);
+        Self { labels: labels.into_iter().peekable(), allocations: Vec::new(), places: FxHashMap::default() }
+    }
+
+    fn row(&mut self, row: &HistoryRow) {
+        self.label_until(row.time);
+        if row.action == HistoryAction::Allocated {
+            self.places.insert(row.address, self.allocations.len());
+            self.allocations.push(Known::NOTHING);
+        } else {
+            self.places.remove(&row.address);
+        }
+    }
+
+    fn label_until(&mut self, time: Nanoseconds) {
+        while let Some(label) = self.labels.next_if(|label| label.time < time) {
+            if let Some(place) = self.places.get(&label.address) {
+                self.allocations[*place].add(&label);
             }
         }
-        match row {
-            Some(row) if row.action == HistoryAction::Allocated => {
-                let of_pool: &mut Vec<Known> = &mut allocations[row.pool.index()];
-                places.insert((row.pool, row.address), of_pool.len());
-                of_pool.push(Known::NOTHING);
-            }
-            Some(row) => _ = places.remove(&(row.pool, row.address)),
-            None => {}
-        }
-    };
-    rank.history.iter().for_each(|one| row(Some(one)));
-    row(None);
-    allocations
+    }
+
+    fn finish(mut self) -> Vec<Known> {
+        self.label_until(Nanoseconds::MAX);
+        self.allocations
+    }
 }

@@ -5,8 +5,8 @@
 //! modules and stacks, which costs the program much less. Here these iterations get the details of the complete one
 //! that they repeat. Sizes may differ: a KV cache grows with every token.
 //!
-//! The complete one may be in an earlier file of the recording. Then the newest file has a copy of it, as a rank that is an
-//! example of the program's rank ([`take_examples`]).
+//! The complete one may be in an earlier file of the recording. Then the newest file has a copy of it: an example
+//! (`Profile::examples`).
 
 use std::ops::Range;
 
@@ -15,19 +15,10 @@ use ttmem_model::rules::iterations::{
     Action, Allocation, Iteration, MAX_PATTERNS, Timeline, is_part, is_pass, model_calls,
 };
 use ttmem_model::{
-    Call, CallEnd, CallId, Calls, During, History, LaneId, Nanoseconds, OpId, Outcome, PoolId, Profile, Rank,
-    ScopeId,
+    Call, CallEnd, CallId, Calls, During, History, LaneId, Nanoseconds, OpId, Outcome, PoolId, Rank, ScopeId,
 };
 
 use super::late_calls::{reorder, steps_before};
-
-/// Takes the ranks that only have complete iterations of other ones out of a profile.
-pub(super) fn take_examples(profile: &mut Profile) -> FxHashMap<usize, Rank> {
-    let (examples, ranks): (Vec<Rank>, Vec<Rank>) =
-        std::mem::take(&mut profile.ranks).into_iter().partition(|rank| rank.example_of.is_some());
-    profile.ranks = ranks;
-    examples.into_iter().filter_map(|rank| Some((rank.example_of?.index(), rank))).collect()
-}
 
 /// What is known about iterations without details.
 #[derive(Debug, Default)]
@@ -79,7 +70,7 @@ pub(super) fn complete(
         let timeline = Timeline::of(rank, pool, &models, &has_stack);
         let examples = examples.map(|rank| (rank, Timeline::of(rank, pool, &example_models, &has_stack)));
         let mut patterns = Patterns::default();
-        for (rank, timeline) in examples.iter().map(|(rank, timeline)| (*rank, timeline)) {
+        if let Some((rank, timeline)) = &examples {
             patterns.add_all(rank, timeline, true);
         }
         patterns.add_all(rank, &timeline, false);
@@ -128,7 +119,10 @@ impl Completing<'_> {
                 continue;
             }
             let known = patterns.0.get(&iteration.scope).map_or(&[][..], Vec::as_slice);
-            let found = best(timeline, iteration, known);
+            let found = best(timeline, iteration, known).filter(|(pattern, _)| {
+                iteration.allocations.len() == pattern.allocations().len()
+                    || !self.may_lack_beginning(iteration)
+            });
             self.learned.bare += 1;
             let count = found.map_or(0, |(_, count)| count);
             self.learned.unlike += u64::from(self.lacks_parts(index, count));
@@ -136,6 +130,11 @@ impl Completing<'_> {
                 self.repeat(index, pattern, count);
             }
         }
+    }
+
+    /// Whether an iteration may have begun in the previous file of the recording.
+    fn may_lack_beginning(&self, iteration: &Iteration) -> bool {
+        self.rank.thinned.is_some() && iteration.events.start == 0
     }
 
     /// Whether allocations of a pass remain without details after the first ones.

@@ -5,15 +5,15 @@ use rustc_hash::FxHashMap;
 use ttmem_model::rules::outcomes::outcomes;
 use ttmem_model::{
     Bytes, CallEnd, CallId, Class, During, History, HistoryAction, HistoryRow, Holder, Label, Labels, Moment,
-    Nanoseconds, OpId, OpKind, PoolId, Profile, Rank, Reading, ScopeKind, Step, StepMarks, StepNumber,
-    StepRow, Tensor, TypeId,
+    Nanoseconds, OpId, OpKind, PoolId, Profile, Rank, RankId, Reading, ScopeKind, Step, StepMarks,
+    StepNumber, StepRow, Tensor, TypeId,
 };
 
 use super::ahead::replay_ahead;
 use super::device::{Change, Device, Effect, Levels, Made};
 use super::known::{Known, allocations, strength};
 use super::late_calls::order_calls;
-use super::learned::{Learned, Like, complete, take_examples};
+use super::learned::{Learned, Like, complete};
 use super::notes::{Notes, OutOfMemory};
 use super::open_calls::OpenCalls;
 use super::placed::Placed;
@@ -25,7 +25,7 @@ const NEAR: Nanoseconds = 1_000_000;
 
 /// Places the histories of all ranks. A profile without a history is not changed.
 pub fn place(profile: &mut Profile) {
-    let mut examples = take_examples(profile);
+    let mut examples = std::mem::take(&mut profile.examples);
     for index in 0..profile.ranks.len() {
         let rank = &mut profile.ranks[index];
         if rank.history.is_empty() && rank.labels.is_empty() {
@@ -33,10 +33,10 @@ pub fn place(profile: &mut Profile) {
         }
         let mut rank = std::mem::take(rank);
         order_calls(&mut rank);
-        let example = examples.remove(&index).map(|mut example| {
-            order_calls(&mut example);
-            example
-        });
+        let mut example = RankId::new(index)
+            .and_then(|rank| examples.remove(&rank))
+            .filter(|example| has_names_of(&rank, example));
+        example.iter_mut().for_each(order_calls);
         let learned = complete(&mut rank, example.as_ref(), |op| profile.stacks.of_op(op).is_some());
         let examples = example.as_ref().map_or_else(Vec::new, allocations);
         let survey = Survey::of(&rank, profile.ops.len());
@@ -47,6 +47,12 @@ pub fn place(profile: &mut Profile) {
         profile.ranks[index] = rank;
         notes.report(profile, index);
     }
+}
+
+/// Whether a rank has the scopes and threads of its examples, under the same ids.
+fn has_names_of(rank: &Rank, example: &Rank) -> bool {
+    example.scopes.iter().eq(rank.scopes.iter().take(example.scopes.len()))
+        && rank.lanes.starts_with(&example.lanes)
 }
 
 /// What a first look at the rows of a history tells.

@@ -174,7 +174,7 @@ impl Narrator {
     /// Writes the next pool. If it is not empty, its level is known only from readings.
     fn pool(&mut self, name: StrId, text: String, is_empty: bool) -> Result<()> {
         let id = self.file.pool(name, Some(1), is_empty)?;
-        self.kept.examples.pool(RankEvent::Pool { name, banks: Some(1), quantum: 0 });
+        self.kept.examples.pool(name);
         self.kept.pools.push(KeptPool::new(name, text, is_empty.then(|| Level::new(id))));
         Ok(())
     }

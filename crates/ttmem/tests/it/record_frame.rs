@@ -46,6 +46,7 @@ fn owned(event: Event<'_>) -> Event<'static> {
         Event::Stack(stack) => Event::Stack(stack),
         Event::OpStack(row) => Event::OpStack(row),
         Event::Rank { label } => Event::Rank { label },
+        Event::Example(of) => Event::Example(of),
         Event::Of(rank, event) => Event::Of(rank, event),
         Event::Warning(warning) => Event::Warning(warning),
         Event::SkippedLines(lines) => Event::SkippedLines(lines),
@@ -392,7 +393,7 @@ const ADDED_IN_1_1: [&str; 23] = [
     "6c05010104a846",
     "6d070101800404a846",
     "6e020103",
-    "6f020104",
+    "6f0104",
 ];
 
 const VERSION_1_0: [&str; 104] = [

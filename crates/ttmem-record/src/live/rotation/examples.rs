@@ -1,16 +1,17 @@
 //! Complete iterations of the program, with their modules, stacks and labels, for the next files of a recording.
 //!
 //! The tracker records only some iterations completely. Those that repeat them may be in later files, so that each file begins
-//! with one complete iteration of each order of allocations and frees: as a separate rank, which is an example of the
-//! program's rank. `ttmem_model::rules::iterations` decides for the writer and for the readers what an iteration is.
+//! with one complete iteration of each order of allocations and frees, as an example of the program's rank.
+//! `ttmem_model::rules::iterations` decides for the writer and for the readers what an iteration is.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
-use rustc_hash::FxHashMap;
-use ttmem_model::rules::iterations::{MAX_PATTERNS, Timeline, is_event, is_part, model_calls};
+use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::rules::iterations::{Iteration, MAX_PATTERNS, Timeline, is_event, is_part, model_calls};
 use ttmem_model::{
     Call, CallId, During, Event, HistoryAction, HistoryRow, Label, Nanoseconds, OpId, Outcome, PoolId, Rank,
-    RankEvent, RankId, Result, ScopeId, ScopeKind, Scopes,
+    RankEvent, RankId, Result, ScopeId, ScopeKind, Scopes, StrId,
 };
 
 use super::kept::KeptCall;
@@ -19,7 +20,7 @@ use crate::event_file::{EventFile, id};
 /// How often iterations are looked for: after this many rows.
 const LOOK_EVERY: usize = 1 << 14;
 /// The maximum number of rows, calls and labels of iterations that are not complete yet.
-const MAX_RECENT: usize = 1 << 18;
+const MAX_RECENT: usize = 1 << 17;
 /// The last iterations that wait for further rows and labels: those of an iteration may come during the next one.
 const UNFINISHED: usize = 2;
 /// Examples may take one in this many bytes of a file.
@@ -71,8 +72,9 @@ pub(in crate::live) struct Examples {
     max_items: usize,
     /// Whether an allocator has a history. Only then some iterations are not complete.
     is_needed: bool,
-    /// Pools, scopes and threads, in order, for the rank of the examples.
-    names: Vec<RankEvent>,
+    /// Pools, threads and scopes, for the rank of the examples.
+    pools: Vec<StrId>,
+    lanes: Vec<StrId>,
     scopes: Scopes,
     /// By operation: whether it has a stack.
     has_stack: Vec<bool>,
@@ -112,20 +114,20 @@ impl Examples {
                 }
                 self.has_stack[op] = true;
             }
-            Event::Of(_, event @ RankEvent::Scope(scope)) => {
-                self.scopes.push(scope);
-                self.names.push(event);
-            }
-            Event::Of(_, event @ RankEvent::Lane { .. }) => self.names.push(event),
+            Event::Of(_, RankEvent::Scope(scope)) => self.scopes.push(scope),
+            Event::Of(_, RankEvent::Lane { name }) => self.lanes.push(name),
             Event::Of(_, RankEvent::AllocatorRules(..)) => self.is_needed = true,
-            Event::Of(_, RankEvent::Label(label)) if self.is_needed => self.labels.push(label),
+            Event::Of(_, RankEvent::Label(label)) if self.is_needed => {
+                self.labels.push(label);
+                self.limit();
+            }
             _ => {}
         }
     }
 
     /// Adds the next pool.
-    pub fn pool(&mut self, pool: RankEvent) {
-        self.names.push(pool);
+    pub fn pool(&mut self, name: StrId) {
+        self.pools.push(name);
     }
 
     /// Adds a call that has begun, with the number of the enclosing one.
@@ -134,12 +136,13 @@ impl Examples {
             return;
         }
         let kind = |scope: ScopeId| self.scopes.kind.get(scope.index()).copied();
-        let outer = parent.and_then(|parent| kind(self.calls.get(self.find(parent)?)?.call.scope));
+        let outer = self.scopes.parent.get(call.scope.index()).copied().flatten().and_then(kind);
         let is_in_pass = matches!(outer, Some(ScopeKind::Forward | ScopeKind::Backward));
         if kind(call.scope) == Some(ScopeKind::Forward) && !is_in_pass {
             self.later.push_back((call.number, call.began));
         }
         self.calls.push(RecentCall { call, parent, row: None });
+        self.limit();
     }
 
     /// Adds the end of a call.
@@ -158,10 +161,13 @@ impl Examples {
         self.calls[self.find(number)?].row
     }
 
-    /// The calls since the start of the iteration of the last row.
+    /// The calls since the start of the iteration of the last row: further rows may belong to them. None if there are too
+    /// many.
     pub fn since_iteration(&mut self) -> &mut [RecentCall] {
-        let first =
-            self.running.map_or(0, |running| self.calls.partition_point(|call| call.call.number < running));
+        let is_before = |running: u64| self.calls.partition_point(|call| call.call.number < running);
+        let first = self.running.map_or(self.calls.len(), is_before);
+        let is_short = self.calls.len() - first <= self.max_items;
+        let first = if is_short { first } else { self.calls.len() };
         &mut self.calls[first..]
     }
 
@@ -206,7 +212,8 @@ impl Examples {
         let rank = self.recent();
         let has_parts = (0..rank.calls.len()).filter_map(CallId::new).any(|call| is_part(&rank, call));
         self.scopes = rank.scopes;
-        !std::mem::take(&mut self.has_dropped) && !has_parts && !self.complete.is_empty()
+        let is_waiting = has_parts || self.with_stacks > 0;
+        !std::mem::take(&mut self.has_dropped) && !is_waiting && !self.complete.is_empty()
     }
 
     fn has_stack(&self, op: OpId) -> bool {
@@ -215,39 +222,53 @@ impl Examples {
 
     /// Takes complete iterations out of the last ones, and forgets those that are not complete.
     fn look(&mut self) {
-        let until = self.rows.last().map_or(0, |(row, _)| row.time);
-        let rank = self.recent();
+        let until = self.read_until();
+        let mut rank = self.recent();
         let mut models = model_calls(&rank);
         models.retain(|model| rank.calls.began[model.index()] <= until);
         if models.len() > UNFINISHED {
-            self.take_complete(&rank, &models);
+            self.take_complete(&mut rank, &models);
         }
         self.scopes = rank.scopes;
-        if self.rows.len().max(self.calls.len()).max(self.labels.len()) > MAX_RECENT {
-            (self.rows, self.calls, self.labels, self.with_stacks) = Default::default();
-            (self.running, self.later) = Default::default();
-            self.has_dropped = true;
-        }
+        self.limit();
         self.looked_at = self.rows.len();
     }
 
-    /// The last iterations as a rank, with the scopes; without a history if no row has a stack.
+    /// The time until which the histories of all devices in use are here: they are read one after another.
+    fn read_until(&self) -> Nanoseconds {
+        let mut last: FxHashMap<PoolId, Nanoseconds> = FxHashMap::default();
+        for (row, _) in self.rows.iter().rev().take(LOOK_EVERY) {
+            last.entry(row.pool).or_insert(row.time);
+        }
+        last.into_values().min().unwrap_or(0)
+    }
+
+    /// Forgets the last iterations if they are too long, or never end.
+    fn limit(&mut self) {
+        if self.rows.len().max(self.calls.len()).max(self.labels.len()) > MAX_RECENT {
+            (self.rows, self.calls, self.labels, self.with_stacks) = Default::default();
+            (self.running, self.later, self.looked_at) = Default::default();
+            self.has_dropped = true;
+        }
+    }
+
+    /// The calls of the last iterations as a rank, with the scopes.
     fn recent(&mut self) -> Rank {
         let mut rank = Rank { scopes: std::mem::take(&mut self.scopes), ..Rank::default() };
-        let of = |number: u64| self.find(number).and_then(CallId::new);
         for recent in &self.calls {
-            rank.calls.push(Call { parent: recent.parent.and_then(of), ..recent.alone() });
-        }
-        let rows = if self.with_stacks > 0 { self.rows.as_slice() } else { &[] };
-        for &(row, call) in rows {
-            let during = call.and_then(of).map_or(row.during, During::Call);
-            rank.history.push(HistoryRow { during, ..row });
+            rank.calls
+                .push(Call { parent: recent.parent.and_then(|number| self.call(number)), ..recent.alone() });
         }
         rank
     }
 
+    /// The row of a call in `recent`.
+    fn call(&self, number: u64) -> Option<CallId> {
+        self.find(number).and_then(CallId::new)
+    }
+
     /// Takes the complete iterations, and forgets everything before the last ones.
-    fn take_complete(&mut self, rank: &Rank, models: &[CallId]) {
+    fn take_complete(&mut self, rank: &mut Rank, models: &[CallId]) {
         let ended = models.len() - UNFINISHED;
         let next = models[ended];
         if self.with_stacks == 0 {
@@ -257,24 +278,42 @@ impl Examples {
             let before = self.rows.iter().position(is_next).unwrap_or(self.rows.len());
             self.rows.drain(..before);
         } else {
-            let has_stack = |op: OpId| self.has_stack(op);
-            let pools: BTreeSet<PoolId> = self.rows.iter().map(|(row, _)| row.pool).collect();
-            let pools = pools.into_iter();
-            let timelines: Vec<Timeline> =
-                pools.map(|pool| Timeline::of(rank, pool, models, &has_stack)).collect();
-            let found: Vec<Example> =
-                (0..ended).filter_map(|index| self.example(rank, &timelines, models, index)).collect();
-            self.forget_rows_before(&timelines, ended);
-            for example in found {
-                self.add(example);
-            }
+            self.take_examples(rank, models, ended);
         }
         let began = rank.calls.began[next.index()];
         self.calls.drain(..next.index());
         self.labels.retain(|label| label.time >= began);
     }
 
-    /// An iteration, if it is complete in a pool.
+    /// Takes the complete ones of the first iterations, and forgets the rows of all of these.
+    fn take_examples(&mut self, rank: &mut Rank, models: &[CallId], ended: usize) {
+        for &(row, call) in &self.rows {
+            let during = call.and_then(|number| self.call(number)).map_or(row.during, During::Call);
+            rank.history.push(HistoryRow { during, ..row });
+        }
+        let has_stack = |op: OpId| self.has_stack(op);
+        let pools: BTreeSet<PoolId> = self.rows.iter().map(|(row, _)| row.pool).collect();
+        let timeline = |pool| Timeline::of(rank, pool, models, &has_stack);
+        let timelines: Vec<Timeline> = pools.into_iter().map(timeline).collect();
+        // Only the last of equal iterations is kept.
+        let mut orders = FxHashSet::default();
+        let is_wanted = |index: &usize| {
+            let of_pools: Vec<Option<&Iteration>> =
+                timelines.iter().map(|timeline| timeline.iterations.get(*index)).collect();
+            let order: Vec<Option<u64>> = of_pools.iter().map(|one| one.map(|one| one.order)).collect();
+            of_pools.into_iter().flatten().any(|one| one.is_full)
+                && orders.insert((rank.calls.scope[models[*index].index()], order))
+        };
+        let wanted = (0..ended).rev().filter(is_wanted);
+        let found: Vec<Example> =
+            wanted.filter_map(|index| self.example(rank, &timelines, models, index)).collect();
+        self.forget_rows_before(&timelines, ended);
+        for example in found.into_iter().rev() {
+            self.add(example);
+        }
+    }
+
+    /// A complete iteration.
     fn example(
         &self,
         rank: &Rank,
@@ -284,9 +323,6 @@ impl Examples {
     ) -> Option<Example> {
         let of_iteration =
             timelines.iter().filter_map(|timeline| Some((timeline, timeline.iterations.get(index)?)));
-        if !of_iteration.clone().any(|(_, iteration)| iteration.is_full) {
-            return None;
-        }
         let (first, end) = (models[index].index(), models.get(index + 1)?.index());
         let calls = (first..end).filter_map(|call| rank.calls.get(call)).map(|call| {
             let parent = call.parent.and_then(|parent| CallId::new(parent.index().checked_sub(first)?));
@@ -319,23 +355,25 @@ impl Examples {
 
     /// The labels of the allocations among these rows, at the times of the allocations.
     fn labels_of(&self, rows: &[(usize, HistoryRow)]) -> Vec<Label> {
-        // When each allocation began, and when its address was used again or freed.
-        let mut lives: FxHashMap<(PoolId, u64), Vec<(Nanoseconds, Nanoseconds)>> = FxHashMap::default();
-        let is_made = |row: &HistoryRow| row.action == HistoryAction::Allocated;
-        for (_, row) in rows.iter().filter(|(_, row)| is_made(row)) {
-            lives.entry((row.pool, row.address)).or_default().push((row.time, Nanoseconds::MAX));
-        }
         let Some(&(first, _)) = rows.first() else { return Vec::new() };
-        for (row, _) in &self.rows[first..] {
-            let Some(lives) = lives.get_mut(&(row.pool, row.address)) else { continue };
-            for life in lives.iter_mut().filter(|life| life.0 < row.time && row.time < life.1) {
-                life.1 = row.time;
+        // When each allocation began, and when its address was used again or freed.
+        let mut lives: FxHashMap<(PoolId, u64), Vec<Range<Nanoseconds>>> = FxHashMap::default();
+        let mut own = rows.iter().map(|(at, _)| *at).peekable();
+        for (at, (row, _)) in self.rows.iter().enumerate().skip(first) {
+            let is_own = own.next_if_eq(&at).is_some() && row.action == HistoryAction::Allocated;
+            let of_address = lives.get_mut(&(row.pool, row.address));
+            if let Some(last) = of_address.and_then(|lives| lives.last_mut()) {
+                last.end = last.end.min(row.time);
+            }
+            if is_own {
+                lives.entry((row.pool, row.address)).or_default().push(row.time..Nanoseconds::MAX);
             }
         }
         let labeled = self.labels.iter().filter_map(|label| {
             let lives = lives.get(&(label.pool, label.address))?;
-            let life = lives.iter().find(|life| (life.0..life.1).contains(&label.time))?;
-            Some(Label { time: life.0, ..*label })
+            let after = lives.partition_point(|life| life.start <= label.time);
+            let life = lives.get(after.checked_sub(1)?).filter(|life| life.contains(&label.time))?;
+            Some(Label { time: life.start, ..*label })
         });
         labeled.collect()
     }
@@ -369,22 +407,25 @@ impl Examples {
             self.complete.remove(oldest);
         }
         self.complete.push(example);
-        if self.complete.iter().map(Example::items).sum::<usize>() > self.max_items {
-            self.complete.clear();
+        let mut items: usize = self.complete.iter().map(Example::items).sum();
+        while items > self.max_items {
+            items -= self.complete.remove(0).items();
             self.has_dropped = true;
         }
     }
 
-    /// Writes the complete iterations as the second rank of a file.
+    /// Writes the complete iterations.
     pub fn write(&self, file: &mut EventFile) -> Result<()> {
         if self.complete.is_empty() {
             return Ok(());
         }
-        let (program, rank) = (id(RankId::new, 0)?, id(RankId::new, 1)?);
-        file.write(Event::Rank { label: None })?;
-        let mut say = |event| file.write(Event::Of(rank, event));
-        say(RankEvent::ExampleOf(program))?;
-        self.names.iter().try_for_each(|name| say(*name))?;
+        let (program, example) = (id(RankId::new, 0)?, id(RankId::new, 1)?);
+        file.write(Event::Example(program))?;
+        let mut say = |event| file.write(Event::Of(example, event));
+        let mut pools = self.pools.iter();
+        pools.try_for_each(|&name| say(RankEvent::Pool { name, banks: Some(1), quantum: 0 }))?;
+        self.lanes.iter().try_for_each(|&name| say(RankEvent::Lane { name }))?;
+        self.scopes.iter().try_for_each(|scope| say(RankEvent::Scope(scope)))?;
         let mut before = 0;
         for example in &self.complete {
             let call_id = |call: CallId| id(CallId::new, before + call.index());

@@ -323,6 +323,7 @@ pub fn event(ids: u32) -> BoxedStrategy<Event<'static>> {
         1 => op(ids).prop_map(Event::Op),
         1 => stack_event(ids),
         1 => of(string(ids)).prop_map(|label| Event::Rank { label }),
+        1 => id(ids, RankId::new).prop_map(Event::Example),
         1 => (of(number()), ".{0,9}").prop_map(|(line, message)| Event::Warning(Warning { line, message })),
         1 => number().prop_map(Event::SkippedLines),
         1 => (range(), text()).prop_map(|(range, text)| Event::SourceText(range, text)),

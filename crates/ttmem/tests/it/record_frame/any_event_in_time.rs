@@ -193,7 +193,6 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         (0..ids).prop_map(RankEvent::FaultEnded),
         number().prop_map(RankEvent::CallsSince),
         id(ids, ScopeId::new).prop_map(RankEvent::SeveralOutputs),
-        id(ids, RankId::new).prop_map(RankEvent::ExampleOf),
         on_cores(ids),
         in_ledger(ids),
         (id(ids, TensorId::new), of(id(ids, OpId::new)), of(id(ids, ScopeId::new)))

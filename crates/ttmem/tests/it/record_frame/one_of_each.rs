@@ -25,6 +25,7 @@ pub fn variant(event: &Event<'_>) -> usize {
         Event::Frame(_) => 47,
         Event::Stack(_) => 48,
         Event::OpStack(_) => 49,
+        Event::Example(_) => 81,
         Event::Of(_, event) => match event {
             RankEvent::Pool { .. } => 9,
             RankEvent::Module { .. } => 10,
@@ -95,7 +96,6 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::HeldBy(..) => 78,
             RankEvent::AddressHeldBy(..) => 79,
             RankEvent::SeveralOutputs(_) => 80,
-            RankEvent::ExampleOf(_) => 81,
         },
     }
 }
@@ -117,6 +117,7 @@ pub fn one_of_each() -> Events {
             .chain(one_of_each_on_cores())
             .map(|event| Event::Of(rank, event)),
     );
+    events.push(Event::Example(RankId::new(3).unwrap()));
     events.push(Event::End);
     events
 }
@@ -468,6 +469,5 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
     said.push(RankEvent::HeldBy(TensorId::new(0).unwrap(), holder));
     said.push(RankEvent::AddressHeldBy(PoolId::new(0).unwrap(), 512, holder));
     said.push(RankEvent::SeveralOutputs(ScopeId::new(2).unwrap()));
-    said.push(RankEvent::ExampleOf(RankId::new(3).unwrap()));
     said
 }
