@@ -193,6 +193,7 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
         "stalls": len(stalls),
         "detailed": sum(detailed),
         "rotations": sum(rotated),
+        "forgotten": mode.forgotten if mode is not None else 0,
         "stalls_near_rotations": sum(any(rotated[max(0, index - 3) : index + 2]) for index in stalls),
         "memory_mib": [value >> 20 for value in memory],
     }
@@ -230,7 +231,8 @@ def show(found: dict[str, Any], bare: dict[str, Any], device: str) -> None:
             when = f"iteration {index}, place {place}{how}"
             print(f"        {took} ms, {computes} ms computing, {when}; meanwhile {meanwhile}")
         print(f"    memory of the process over time: {of['memory_mib']} MiB")
-    print(f"{found['rotations']} changes of the file, {found['stalls_near_rotations']} stalls near them")
+    changes = f"{found['rotations']} changes of the file ({found['forgotten']} without examples of iterations)"
+    print(f"{changes}, {found['stalls_near_rotations']} stalls near them")
     print(f"recording: {found['recording_mib']} MiB; lost: {found['lost'] or 'nothing'}")
     if device == "cuda":
         turns = found["allocations"] * ENTRIES // RING
