@@ -6,8 +6,9 @@
 On CUDA, a Llama model generates text, and an iteration is a token. On the CPU, a small transformer is trained.
 A quarter of the time goes to the same program without the tracker, in a separate process: other programs on
 the machine delay single iterations of both. A stall is an iteration that takes longer than the median of those at
-the same place of a text: the first token includes the prompt. For each of the longest stalls, the output has the time
-that parts of the tracker, and the garbage collector, have taken meanwhile.
+the same place of a text, in the texts before and after it: the first token includes the prompt, and the speed of the
+host changes over seconds. For each of the longest stalls, the output has the time that parts of the tracker, and the
+garbage collector, have taken meanwhile.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ FIRST = 10
 STALL = 20.0
 # The number of stalls that are described; what runs for fewer seconds does not cause one.
 LONGEST, SHORT = 24, 3e-4
-# A text has this many tokens.
-TOKENS = 16
+# A text has this many tokens. An iteration is compared with those of this many texts before it, and after it.
+TOKENS, TEXTS = 16, 8
 # The tracker's ring buffer of CUDA allocations, at its start; an allocation has three entries.
 RING, ENTRIES = 200_000, 3
 
@@ -165,13 +166,12 @@ def run(device: str, seconds: float, tracker: ttmem.MemoryTracker | None) -> dic
             next_sample += seconds / 10
             gc.collect()
             memory.append(resident())
-    later = times[FIRST:]
+    later, around = times[FIRST:], TEXTS * TOKENS
     median = statistics.median(later)
-    usual = [statistics.median(later[place::TOKENS] or [median]) for place in range(TOKENS)]
     stalls = [
-        index
-        for index, took in enumerate(times)
-        if index >= FIRST and took > usual[(index - FIRST) % TOKENS] + STALL
+        FIRST + place
+        for place, took in enumerate(later)
+        if took > statistics.median(later[max(place % TOKENS, place - around) : place + around + 1 : TOKENS]) + STALL
     ]
     found: dict[str, Any] = {
         "iterations": len(times),

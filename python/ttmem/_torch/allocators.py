@@ -39,8 +39,8 @@ ENTRIES_PER_ALLOCATION = 3
 # Received actions are recorded this often, and this many at once: who reads the history meanwhile must wait.
 SECONDS_BETWEEN_TAKES, TAKEN_AT_ONCE = 0.1, 1 << 15
 # If this many actions are new, and not fewer than there are blocks, which is checked more often, the history
-# is read. The program waits for that. Every reading includes the blocks.
-MIN_ENTRIES, SECONDS_BETWEEN_READS = 2_000, 0.02
+# is read. The program waits for that, so that readings should be short; but every one includes the blocks.
+MIN_ENTRIES, SECONDS_BETWEEN_READS = 1_000, 0.01
 # After readings of this many seconds, enough for the first iterations, they may take a share of the time.
 FREE_SECONDS, SHARE_OF_READS = 0.6, 0.05
 # A size is rounded to at most this many parts of a power of two.
