@@ -124,17 +124,16 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     read_into(name, options, for_history, &mut builder)?;
     let mut profile = builder.finish();
     rotated::restore_peak(&mut profile, Path::new(name), &options.within);
-    let is_snapshot = profile.source.format == TorchSnapshot.name();
     // The profile of a report is placed already.
     let is_new = placed.is_some() || profile.ranks.iter().any(|rank| !rank.history.is_empty());
     history::place(&mut profile);
     if let Some(placed) = placed {
         placed.give(&mut profile);
     }
-    match (is_new, is_snapshot) {
-        (true, true) => classes::classify(&mut profile),
-        (true, false) => classes::complete(&mut profile),
-        (false, _) => {}
+    if profile.source.format == Source::RECORDING {
+        classes::complete(&mut profile);
+    } else if is_new && profile.source.format == TorchSnapshot.name() {
+        classes::classify(&mut profile);
     }
     name_by_place(&mut profile, Path::new(name));
     Ok(profile)

@@ -60,7 +60,7 @@ class Modules:
             weakref.WeakKeyDictionary()
         )
         self._handles: list[Any] = []
-        self._parents_handle: Any = None
+        self._registrations: list[Any] = []
         self._filter: object = None
         # Which iterations are recorded with all modules; without it, all are.
         self.details: Details | None = None
@@ -77,7 +77,10 @@ class Modules:
         self._filter = warnings.filters[0]
         self._forward = Forward(self._mode, self)
         self._mode.end_interrupted = self.end_interrupted
-        self._parents_handle = torch_module.register_module_module_registration_hook(self._registers)
+        self._registrations = [
+            torch_module.register_module_module_registration_hook(self._registers),
+            torch_module.register_module_parameter_registration_hook(self._registers_parameter),
+        ]
         self.hook()
 
     def hook(self) -> None:
@@ -111,8 +114,9 @@ class Modules:
         if self.details is not None:
             self.details.close()
         self.unhook()
-        if self._parents_handle is not None:
-            self._parents_handle.remove()
+        for handle in self._registrations:
+            handle.remove()
+        self._registrations = []
         self._forward = None
         self._mode.end_interrupted = None
         if self._filter in warnings.filters:
@@ -141,6 +145,25 @@ class Modules:
         """Called when a module is assigned to an attribute of another one."""
         if module is not None:
             self._parents.setdefault(module, weakref.ref(parent))
+
+    def _registers_parameter(self, _: torch.nn.Module, __: str, parameter: torch.nn.Parameter | None) -> None:
+        """Called when a parameter is assigned to an attribute of a module.
+
+        The model may be converted before its first call, which frees this memory. An allocator with a history
+        records the code that allocates parameters.
+        """
+        if parameter is None or not self._mode.sees_operations or torch.compiler.is_compiling():
+            return
+        try:
+            self._mode.classify(parameter, "parameter", None, parameter.requires_grad)
+        except Exception as error:  # noqa: BLE001 - the program must not see it
+            self._mode.failed(error)
+
+    def parameters(self) -> set[int]:
+        """Returns the ids of all parameters of models."""
+        inside = [reference for parts in list(self._models.values()) for reference, _ in parts]
+        modules = [module for reference in inside if (module := reference()) is not None]
+        return {id(parameter) for module in modules for parameter in list(module._parameters.values())}
 
     def _whole(self, model: torch.nn.Module) -> torch.nn.Module:
         """Returns the outermost model that contains a model, such as a `LightningModule`; not a wrapper."""

@@ -35,6 +35,10 @@ class Training:
         self._inner: dict[int, int] = {}
         # Ids of the classified states, by optimizer: states may be replaced.
         self._seen: weakref.WeakKeyDictionary[Optimizer, list[int]] = weakref.WeakKeyDictionary()
+        # By optimizer: the ids of its parameters, and those that are not part of a model.
+        self._own: weakref.WeakKeyDictionary[Optimizer, tuple[list[int], list[weakref.ref[torch.Tensor]]]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def open(self) -> None:
         self._handles = [
@@ -98,6 +102,8 @@ class Training:
                 return
             self._inner.pop(id(optimizer), None)
             self._modules.gradients_by_hand()
+            if self._mode.has_details:
+                self._own_parameters(optimizer)
             self._mode.begin(f"{type(optimizer).__name__}.step", "optimizer", id(optimizer))
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)
@@ -117,6 +123,24 @@ class Training:
                 self._states(optimizer)
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)
+
+    def _own_parameters(self, optimizer: Optimizer) -> None:
+        """Classifies parameters that are not part of a model, and their gradients."""
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        ids = [id(parameter) for parameter in parameters]
+        known, own = self._own.get(optimizer, ([], []))
+        if known != ids:
+            in_models = self._modules.parameters()
+            own = [weakref.ref(parameter) for parameter in parameters if id(parameter) not in in_models]
+            self._own[optimizer] = ids, own
+        for reference in own:
+            parameter = reference()
+            if parameter is None or not parameter.is_leaf:
+                continue
+            if known != ids:
+                self._mode.classify(parameter, "parameter", None, parameter.requires_grad)
+            if parameter.grad is not None:
+                self._mode.classify(parameter.grad, "gradient", None)
 
     def _states(self, optimizer: Optimizer) -> None:
         # Copies, because another thread may step the same optimizer.

@@ -629,9 +629,13 @@ impl Watch {
         watch.label_tensor(tensor, class, name, requires_grad)?;
         for (place, is_new) in watch.places(slf, tensor, NOT_TRACKED, Some(class))? {
             watch.state.with(py, |state| {
-                let known = state.recorder.held_at(place).map_or(Class::Unknown, |held| held.class);
+                let (known, is_named) = state
+                    .recorder
+                    .held_at(place)
+                    .map_or((Class::Unknown, false), |held| (held.class, held.is_named));
+                let says_nothing = known == class && (is_named || name.is_none());
                 // A storage that was unknown has its class now, but no name yet.
-                if !is_new && (known == class || only_unknown && known != Class::Unknown) {
+                if !is_new && (says_nothing || only_unknown && known != Class::Unknown) {
                     return;
                 }
                 let name = name.map(|name| state.recorder.text(name));

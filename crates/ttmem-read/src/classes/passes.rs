@@ -17,6 +17,9 @@ struct Pass {
 pub(super) struct Passes {
     forward: Vec<Pass>,
     backward: Vec<Pass>,
+    /// Those of `backward` that are not part of another one, which recomputes a block and its gradients. They do not
+    /// overlap: two of different threads at the same time are one here.
+    outer_backward: Vec<Pass>,
 }
 
 impl Passes {
@@ -36,6 +39,12 @@ impl Passes {
         }
         passes.forward.sort_unstable();
         passes.backward.sort_unstable();
+        for &pass in &passes.backward {
+            match passes.outer_backward.last_mut() {
+                Some(outer) if pass.first < outer.end => outer.end = outer.end.max(pass.end),
+                _ => passes.outer_backward.push(pass),
+            }
+        }
         passes
     }
 
@@ -67,8 +76,8 @@ impl Passes {
     }
 
     fn backward_at(&self, at: Position) -> Option<Pass> {
-        let started = self.backward.partition_point(|pass| pass.first <= at);
-        self.backward[..started].last().copied().filter(|pass| at < pass.end)
+        let started = self.outer_backward.partition_point(|pass| pass.first <= at);
+        self.outer_backward[..started].last().copied().filter(|pass| at < pass.end)
     }
 
     /// The class of an allocation outside all modules: an activation if autograd keeps it for the next backward pass, or

@@ -46,10 +46,19 @@ pub(super) fn name(profile: &mut Profile, rank: &mut Rank, roles: &[Role]) {
         if let Some(Role::Workspace(library)) = role { Some((tensor, *library)) } else { None }
     }));
     for (tensor, library) in found {
+        if is_on_host(profile, rank, tensor) {
+            continue;
+        }
         let name = *names.entry(library).or_insert_with(|| profile.strings.push(library.name()));
         rank.tensors.name[tensor] = rank.tensors.name[tensor].or(name);
         rank.tensors.class[tensor] = Class::Workspace;
     }
+}
+
+/// Whether a tensor is in the host's memory, where the libraries of devices have no workspaces.
+fn is_on_host(profile: &Profile, rank: &Rank, tensor: usize) -> bool {
+    let pool = rank.pools.get(rank.tensors.pool[tensor].index());
+    pool.is_some_and(|pool| profile.text(pool.name) == "cpu")
 }
 
 /// The innermost line of each operation's stack. Callers are irrelevant here: a program may call the same line from

@@ -77,6 +77,8 @@ pub struct Held {
     pub ty: Option<TypeId>,
     /// The class.
     pub class: Class,
+    /// Whether it has a name.
+    pub is_named: bool,
     /// The scope it was allocated in.
     pub scope: Option<ScopeId>,
     owner: Option<CallRef>,

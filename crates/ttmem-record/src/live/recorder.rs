@@ -274,7 +274,7 @@ impl Recorder {
         }
         self.write_position(owner);
         self.recording.put(Record::Allocated { place, pool, bytes, op, ty, class });
-        self.held.insert(Held { pool, bytes, op, ty, class, scope, owner });
+        self.held.insert(Held { pool, bytes, op, ty, class, is_named: false, scope, owner });
         Some(place)
     }
 
@@ -303,6 +303,7 @@ impl Recorder {
             return;
         }
         held.class = class;
+        held.is_named |= name.is_some();
         self.recording.put(Record::Classified { place, class, name });
     }
 

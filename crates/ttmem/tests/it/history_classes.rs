@@ -38,14 +38,26 @@ impl Program {
 
     /// Runs a pass of the program.
     fn pass<T>(&mut self, kind: ScopeKind, inside: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.open;
+        let call = self.enter(kind);
+        let result = inside(self);
+        self.leave(call);
+        self.open = outer;
+        result
+    }
+
+    /// Begins a pass. One that begins inside it in another thread, as of the autograd engine, is no part of it.
+    fn enter(&mut self, kind: ScopeKind) -> CallRef {
         let scope = self.recorder.scope(None, "pass", kind);
         let call = self.recorder.enter(scope, self.lane, None, None).unwrap();
         self.open = Some(call);
-        let result = inside(self);
+        call
+    }
+
+    fn leave(&mut self, call: CallRef) {
         self.open = None;
         self.recorder.exit(call);
         self.recorder.release(call);
-        result
     }
 
     /// The operation of a stack, the innermost function first.
@@ -187,6 +199,24 @@ fn what_modules_allocate_in_a_backward_pass_is_recomputed() {
     });
     let wanted = [(Class::Activation, None), (Class::Activation, Some("recomputed activation".to_owned()))];
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn recomputation_with_a_backward_pass_for_each_block_is_recomputation() {
+    // `torch.utils.checkpoint` with `use_reentrant=True`.
+    let found = named(|program| {
+        let kept = program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
+        let backward = program.enter(ScopeKind::Backward);
+        for _ in 0..2 {
+            let again =
+                program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
+            program.pass(ScopeKind::Backward, |program| program.free(again));
+        }
+        program.free(kept);
+        program.leave(backward);
+    });
+    let again = (Class::Activation, Some("recomputed activation".to_owned()));
+    assert_eq!(found, [(Class::Activation, None), again.clone(), again]);
 }
 
 const CONVOLVES: [(&str, &str); 3] =

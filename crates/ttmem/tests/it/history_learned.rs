@@ -44,7 +44,8 @@ fn iteration() -> impl Strategy<Value = Iteration> {
 
 struct Program {
     recorder: Recorder,
-    pool: PoolId,
+    /// One per device. Allocations alternate between them.
+    pools: Vec<PoolId>,
     lane: LaneId,
     rows: Vec<(HistoryRow, Option<u64>)>,
     there: Vec<(u64, u64)>,
@@ -58,18 +59,19 @@ struct Program {
 
 impl Program {
     fn new(path: &Path) -> Self {
-        Self::with_limit(path, None)
+        Self::with_limit(path, None, 1)
     }
 
-    fn with_limit(path: &Path, limit: Option<u64>) -> Self {
+    fn with_limit(path: &Path, limit: Option<u64>, devices: usize) -> Self {
         let mut recorder = Recorder::recording_with(path, Options { limit, ..Options::default() }).unwrap();
-        let (pool, lane) = (recorder.pool("cuda:0", true), recorder.lane("main"));
+        let pools = (0..devices).map(|device| recorder.pool(&format!("cuda:{device}"), true)).collect();
+        let lane = recorder.lane("main");
         // The first operation is that of rows without one.
         let name = recorder.text("free");
         recorder.op(name, None, None);
         Self {
             recorder,
-            pool,
+            pools,
             lane,
             rows: Vec::new(),
             there: Vec::new(),
@@ -143,7 +145,8 @@ impl Program {
         let call = within.and_then(|call| self.recorder.call_number(call));
         let (block, during) = (Bytes::known(bytes), During::ByTime);
         let op = if action == HistoryAction::Allocated { op } else { OpId::new(0).unwrap() };
-        let row = HistoryRow { pool: self.pool, action, address, bytes, block, op, during, time };
+        let pool = self.pools[usize::try_from(address >> 20).unwrap() % self.pools.len()];
+        let row = HistoryRow { pool, action, address, bytes, block, op, during, time };
         self.rows.push((row, call));
     }
 
@@ -174,8 +177,9 @@ impl Program {
         }
     }
 
-    /// Reports the rows so far.
+    /// Reports the rows so far, as the tracker does: one device after another.
     fn report(&mut self) {
+        self.rows.sort_by_key(|(row, _)| row.pool);
         self.recorder.history_rows(std::mem::take(&mut self.rows));
     }
 
@@ -183,7 +187,7 @@ impl Program {
         let peak_before = self.peak_before.map(|row| row % (self.rows.len() + 1));
         for (index, (row, call)) in std::mem::take(&mut self.rows).into_iter().enumerate() {
             if peak_before == Some(index) {
-                self.recorder.highest(self.pool, 1);
+                self.recorder.highest(self.pools[0], 1);
             }
             self.recorder.history(row, call);
         }
@@ -212,6 +216,17 @@ fn recorded(
 
 /// For each tensor: its operation, with its line, and the part of the program that allocated it.
 fn details(profile: &Profile) -> Vec<(String, Option<u32>, Option<String>, Class)> {
+    details_where(profile, |_| true)
+}
+
+fn details_on(profile: &Profile, device: usize) -> Vec<(String, Option<u32>, Option<String>, Class)> {
+    details_where(profile, |tensor| profile.ranks[0].tensors.pool[tensor.index()].index() == device)
+}
+
+fn details_where(
+    profile: &Profile,
+    is_wanted: impl Fn(&TensorId) -> bool,
+) -> Vec<(String, Option<u32>, Option<String>, Class)> {
     let rank = &profile.ranks[0];
     let of = |tensor: TensorId| {
         let op = rank.made_by(tensor).unwrap();
@@ -221,7 +236,7 @@ fn details(profile: &Profile) -> Vec<(String, Option<u32>, Option<String>, Class
         let name = profile.text(profile.ops.name(op).unwrap()).to_owned();
         (name, line.map(|line| line.line), scope, rank.tensors.class[tensor.index()])
     };
-    (0..rank.tensors.len()).filter_map(TensorId::new).map(of).collect()
+    (0..rank.tensors.len()).filter_map(TensorId::new).filter(is_wanted).map(of).collect()
 }
 
 proptest! {
@@ -284,13 +299,16 @@ proptest! {
     fn iterations_in_later_files_are_like_the_ones_in_the_first(
         iterations in proptest::collection::vec(iteration(), 1..3),
         delay in 0_usize..3,
+        devices in 1_usize..3,
     ) {
         let folder = tempfile::tempdir().unwrap();
         let recorded = |name: &str, limit: Option<u64>, full: usize| {
             let path = folder.path().join(name).join("live.ttmem");
             std::fs::create_dir(path.parent().unwrap()).unwrap();
-            let mut program = Program::with_limit(&path, limit);
-            program.recorder.allocator_rules(program.pool, AllocatorRules::default());
+            let mut program = Program::with_limit(&path, limit, devices);
+            for pool in program.pools.clone() {
+                program.recorder.allocator_rules(pool, AllocatorRules::default());
+            }
             let mut from = 0;
             for number in 0..600 * iterations.len() {
                 program.is_full = number < full * iterations.len();
@@ -316,9 +334,11 @@ proptest! {
         let in_acts = |acts: &[Act]| acts.iter().filter(|act| matches!(act, Act::Allocate(_))).count();
         let of = |one: &Iteration| in_acts(&one.forward) + in_acts(&one.between) + in_acts(&one.backward);
         let once = iterations.iter().map(of).sum::<usize>();
-        let (all, some) = (details(&all_profile), details(&some_profile));
-        // Files change between two iterations, so that the first one is whole.
-        prop_assert_eq!(&all[all.len() - some.len()..], &some, "{:?}", notes);
+        for device in 0..devices {
+            let (all, some) = (details_on(&all_profile, device), details_on(&some_profile, device));
+            // Files change between two iterations, so that the first one is whole.
+            prop_assert_eq!(&all[all.len() - some.len()..], &some, "device {}: {:?}", device, notes);
+        }
         let times = |profile: &Profile| {
             let json = serde_json::to_value(memory_profile(profile, false).unwrap()).unwrap();
             ["model", "backward"].map(|name| json["operation_summary"][name]["invocation_count"].clone())
