@@ -1,11 +1,12 @@
 //! The maximum size of a tensor class, which is compared with its expected size.
 //!
 //! A class is measured at its own maximum and not at the peak of a pool: all weights and caches are allocated at
-//! that moment, whatever else is. The size of a tensor is its size on the device, including padding, over all pools.
+//! that moment, whatever else is. Parameters are measured from the first forward pass on: before it, a conversion may hold
+//! two copies of them. The size of a tensor is its size on the device, including padding, over all pools.
 //! KV caches are those of [`key_value_caches`], whatever their class in the input.
 
 use ttmem_model::rules::live::LiveSums;
-use ttmem_model::{Class, Moment, PoolId, Profile, Rank, TensorId};
+use ttmem_model::{Class, Moment, PoolId, Profile, Rank, ScopeKind, TensorId};
 
 use super::Span;
 use super::caches::key_value_caches;
@@ -40,18 +41,23 @@ pub fn taken(profile: &Profile, rank: &Rank, class: Class, span: Span) -> Taken 
         return Taken::NoTensors;
     }
     let tensors = &rank.tensors;
-    let (start, last) = (span.start(), span.last(rank));
-    let is_there = |index: &usize| tensors.born[*index] <= last && tensors.dies[*index] > start;
     let mut of_class: Vec<usize> = if class == Class::KvCache {
         key_value_caches(profile, rank, span).into_iter().map(TensorId::index).collect()
     } else {
         (0..tensors.len()).filter(|index| tensors.class[*index] == class).collect()
     };
     of_class.sort_unstable();
-    let found: Vec<usize> = of_class.into_iter().filter(is_there).collect();
-    if found.is_empty() {
+    let last = span.last(rank);
+    let since = |start: Moment| {
+        let is_there = |index: &&usize| tensors.born[**index] <= last && tensors.dies[**index] > start;
+        let found: Vec<usize> = of_class.iter().filter(is_there).copied().collect();
+        (!found.is_empty()).then_some((start, found))
+    };
+    let in_use = first_forward(rank).filter(|_| class == Class::Parameter);
+    let in_use = in_use.and_then(|forward| since(forward.max(span.start())));
+    let Some((start, found)) = in_use.or_else(|| since(span.start())) else {
         return Taken::NoneOfClass;
-    }
+    };
     let sized: Vec<(usize, u64)> =
         found.iter().filter_map(|index| Some((*index, bytes(rank, *index)?))).collect();
     if sized.len() < found.len() {
@@ -72,6 +78,15 @@ pub fn taken(profile: &Profile, rank: &Rank, class: Class, span: Span) -> Taken 
     }
     by_pool.sort_unstable();
     Taken::Most(Most { bytes, at, by_pool })
+}
+
+/// The start of the first forward pass.
+fn first_forward(rank: &Rank) -> Option<Moment> {
+    let is_forward = |call: &usize| {
+        let scope = rank.calls.scope[*call].index();
+        rank.scopes.kind.get(scope) == Some(&ScopeKind::Forward)
+    };
+    (0..rank.calls.len()).find(is_forward).map(|call| Moment::early(rank.calls.first[call]))
 }
 
 /// Whether a tensor is known to belong to a class.

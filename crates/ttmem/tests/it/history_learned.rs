@@ -4,9 +4,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use ttmem::model::*;
-use ttmem::query::memory_profile;
+use ttmem::query::{Request, memory_profile, summary};
 use ttmem::read;
-use ttmem::record::live::{CallRef, Options, Recorder};
+use ttmem::record::live::{CallRef, Options, Recorder, RecordingStatus};
 use ttmem_testkit::sweep;
 
 /// What an iteration does.
@@ -347,6 +347,94 @@ proptest! {
         if once >= 20 {
             prop_assert!(status.rotations > 0, "{status:?}");
         }
+    }
+}
+
+/// An iteration of many allocations in modules, all of which it frees.
+fn of_many(modules: u8, each: usize) -> Iteration {
+    let of_module = |module: u8| {
+        let allocates = (0..each)
+            .map(move |at| Act::Allocate(u16::from(module) * 7 + u16::try_from(at % 90).unwrap() + 1));
+        [Act::Enter(module)].into_iter().chain(allocates).chain([Act::Exit])
+    };
+    let forward: Vec<Act> = (0..modules).flat_map(of_module).collect();
+    Iteration {
+        forward,
+        between: vec![Act::Allocate(4000)],
+        backward: vec![Act::Free(0), Act::Allocate(100)],
+    }
+}
+
+/// Runs an iteration many times, with growing sizes, and reports some rows at once. With a limit, only the first three have
+/// details.
+fn repeated(
+    path: &Path,
+    limit: Option<u64>,
+    iteration: &Iteration,
+    sizes: &[u64],
+) -> (Profile, RecordingStatus) {
+    const ROWS: usize = 333;
+    let mut program = Program::with_limit(path, limit, 1);
+    program.recorder.allocator_rules(program.pools[0], AllocatorRules::default());
+    for (number, more) in sizes.iter().enumerate() {
+        program.is_full = limit.is_none() || number < 3;
+        program.iteration(iteration, *more);
+        while program.rows.len() >= ROWS {
+            let rest = program.rows.split_off(ROWS);
+            program.recorder.history_rows(std::mem::replace(&mut program.rows, rest));
+        }
+    }
+    program.report();
+    program.recorder.flush();
+    let status = program.recorder.status().unwrap();
+    (program.finish(path), status)
+}
+
+/// The tensors at the peak: operations, lines and modules.
+fn at_peak(profile: &Profile) -> (serde_json::Value, Vec<serde_json::Value>) {
+    let summary = summary(std::slice::from_ref(profile), &Request::default()).unwrap();
+    let found = serde_json::to_value(summary).unwrap();
+    let peak = &found["ranks"][0]["peak"];
+    let row = |row: &serde_json::Value| {
+        ["per_bank", "op", "loc", "made_in", "class"].iter().map(|key| row[key].clone()).collect()
+    };
+    (peak["allocated_per_bank"].clone(), peak["live"].as_array().unwrap().iter().map(row).collect())
+}
+
+#[test]
+fn the_peak_of_an_earlier_file_has_details() {
+    let folder = tempfile::tempdir().unwrap();
+    // The highest iteration has no details, and a file of its own that begins with examples.
+    let (iteration, mut sizes) = (of_many(5, 10), vec![0; 2000]);
+    sizes[1000] = 50_000;
+    let (all, _) = repeated(&folder.path().join("all.ttmem"), None, &iteration, &sizes);
+    let path = folder.path().join("some.ttmem");
+    let (some, status) = repeated(&path, Some(900_000), &iteration, &sizes);
+    assert!(status.rotations > 3 && status.forgotten == 0, "{status:?}");
+    assert!(path.with_extension("peak.ttmem").exists());
+    let (level, live) = at_peak(&all);
+    assert!(live.iter().any(|row| row[3] == "layers.4"), "{live:?}");
+    // The newest file names it.
+    let notes: Vec<&str> = some.warnings.iter().map(|warning| warning.message.as_str()).collect();
+    assert!(
+        notes.iter().any(|note| note.contains("cuda:0 peak") && note.contains("some.peak.ttmem")),
+        "{notes:?}"
+    );
+    let of_peak = read::open(path.with_extension("peak.ttmem").to_str().unwrap()).unwrap();
+    assert_eq!((level, live), at_peak(&of_peak));
+}
+
+/// Such an iteration is too long to be taken along, and does not end before a file is full.
+#[test]
+fn an_iteration_in_two_files_has_no_wrong_details() {
+    let folder = tempfile::tempdir().unwrap();
+    let (iteration, sizes) = (of_many(5, 200), [0; 120]);
+    let (all, _) = repeated(&folder.path().join("all.ttmem"), None, &iteration, &sizes);
+    let (some, status) = repeated(&folder.path().join("some.ttmem"), Some(900_000), &iteration, &sizes);
+    assert!(status.rotations > 2 && status.forgotten > 0, "{status:?}");
+    let (all, some) = (details(&all), details(&some));
+    for (wanted, found) in all[all.len() - some.len()..].iter().zip(&some) {
+        assert!(found.1.is_none() || found == wanted, "{found:?} instead of {wanted:?}");
     }
 }
 

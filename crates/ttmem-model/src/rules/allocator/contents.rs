@@ -124,6 +124,11 @@ impl Contents {
         }
     }
 
+    /// The size of the block at an address, which may be waiting for a stream.
+    pub fn size_at(&self, address: u64) -> Option<u64> {
+        self.blocks.get(&address).map(|block| block.block.unwrap_or(block.bytes))
+    }
+
     /// The blocks, by address.
     pub fn blocks(&self) -> Vec<(u64, Block)> {
         let mut blocks: Vec<_> = self.blocks.iter().map(|(&address, &block)| (address, block)).collect();

@@ -15,9 +15,7 @@ use ttmem_model::words::{counted_as, size};
 use ttmem_model::{Error, HistoryRow, Nanoseconds, RankEvent, Result, Source};
 
 use super::examples::Examples;
-use super::kept::Kept;
 use super::opening::write_opening;
-use super::past::Point;
 use super::rounds::Rounds;
 use crate::event_file::EventFile;
 use crate::live::RecordingStatus;
@@ -121,7 +119,7 @@ impl Files {
         self.narrator.flush()?;
         watch(Stage::Flushed);
         let size = self.narrator.file.max_size();
-        let has_peak = highest(&self.narrator.kept).is_some_and(|(_, peak)| peak.after.position > self.since);
+        let has_peak = self.narrator.kept.highest_use(self.since).is_some_and(|highest| highest.is_new);
         let beside = beside_of(&self.path, if has_peak { "peak" } else { "before" });
         let mut on_disk = size + self.before + self.peak;
         replace::clear(&beside)?;
@@ -147,6 +145,7 @@ impl Files {
         *(if has_peak { &mut self.peak } else { &mut self.before }) = size;
         self.narrator.go_on_in(opened);
         self.since = self.narrator.kept.last.position;
+        self.narrator.kept.next_file();
         self.update(|status| {
             status.rotations += 1;
             status.forgotten += u64::from(!has_examples);
@@ -202,12 +201,12 @@ impl Files {
              allocations are kept, not every step",
             duration(kept.time)
         )];
-        if let Some((pool, peak)) = highest(kept).filter(|_| self.peak_is_kept) {
-            let pool = kept.pools.get(pool).map_or("memory", |pool| pool.text.as_str());
+        if let Some(peak) = kept.highest_use(self.since).filter(|_| self.peak_is_kept) {
             notes.push(format!(
-                "the tensors live at the {pool} peak of that time ({}, after {}) are in {}",
-                size(peak.value),
-                duration(peak.after.time),
+                "the tensors live at the {} peak of that time ({}, after {}) are in {}",
+                peak.pool,
+                size(peak.bytes),
+                duration(peak.time),
                 name("peak")
             ));
         }
@@ -273,13 +272,6 @@ fn begin_file(file: File, path: &Path, began: u64) -> Result<EventFile> {
     let mut file = EventFile::begin(file, path, Source::RECORDING)?;
     file.write_rank(RankEvent::Began(began))?;
     Ok(file)
-}
-
-/// The pool with the highest peak, and the time of the peak.
-fn highest(kept: &Kept) -> Option<(usize, Point)> {
-    let pools = kept.pools.iter().enumerate().filter(|(_, pool)| pool.level.is_some());
-    let peaks = pools.filter_map(|(index, pool)| Some((index, pool.peak()?)));
-    peaks.reduce(|peak, next| if next.1.value > peak.1.value { next } else { peak })
 }
 
 /// The path of another file of a recording.

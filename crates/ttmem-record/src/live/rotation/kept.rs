@@ -41,6 +41,11 @@ pub(in crate::live) struct AllocatorMemory {
     pub until: Nanoseconds,
     /// The highest value of its counter.
     pub highest: Option<HistoryRow>,
+    /// The sum of the blocks, and its highest value with the time.
+    level: u64,
+    peak: Option<(u64, Nanoseconds)>,
+    /// Whether the peak is in the current file.
+    has_new_peak: bool,
 }
 
 impl AllocatorMemory {
@@ -48,11 +53,32 @@ impl AllocatorMemory {
         if row.action == HistoryAction::Highest {
             let known = self.highest.filter(|highest| highest.bytes >= row.bytes);
             self.highest = known.or(Some(*row));
+            return;
+        }
+        let size = |contents: &Contents| contents.size_at(row.address).unwrap_or(0);
+        let before = size(&self.contents);
+        self.contents.apply(row);
+        self.until = row.time;
+        self.level = if row.action == HistoryAction::Forgotten {
+            0
         } else {
-            self.contents.apply(row);
-            self.until = row.time;
+            self.level.saturating_sub(before).saturating_add(size(&self.contents))
+        };
+        if self.peak.is_none_or(|(bytes, _)| self.level > bytes) {
+            self.peak = Some((self.level, row.time));
+            self.has_new_peak = true;
         }
     }
+}
+
+/// The highest use of a pool so far.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::live) struct HighestUse<'a> {
+    pub pool: &'a str,
+    pub bytes: u64,
+    pub time: Nanoseconds,
+    /// Whether it was in the current file.
+    pub is_new: bool,
 }
 
 /// A live allocation.
@@ -258,6 +284,27 @@ impl Kept {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The highest use of all pools whose allocations are recorded. The current file begins after that many steps.
+    pub fn highest_use(&self, since: u64) -> Option<HighestUse<'_>> {
+        let of_pool = |index: usize, pool: &KeptPool| {
+            let of_history = PoolId::new(index).and_then(|id| self.allocators.get(&id));
+            let in_history = of_history.and_then(|memory| Some((memory.peak?, memory.has_new_peak)));
+            let in_steps = pool.peak().filter(|_| pool.level.is_some());
+            let in_steps = in_steps.map(|peak| ((peak.value, peak.after.time), peak.after.position > since));
+            in_history.into_iter().chain(in_steps).max_by_key(|((bytes, _), _)| *bytes)
+        };
+        let uses = self.pools.iter().enumerate().filter_map(|(index, pool)| {
+            let ((bytes, time), is_new) = of_pool(index, pool)?;
+            Some(HighestUse { pool: &pool.text, bytes, time, is_new })
+        });
+        uses.reduce(|most, next| if next.bytes > most.bytes { next } else { most })
+    }
+
+    /// Notes that another file begins.
+    pub fn next_file(&mut self) {
+        self.allocators.values_mut().for_each(|memory| memory.has_new_peak = false);
     }
 
     /// Applies a row of an allocator's history.
