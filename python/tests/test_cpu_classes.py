@@ -59,6 +59,52 @@ def test_a_loss_outside_the_model_is_an_activation(tmp_path: Path) -> None:
     assert ("aten::_log_softmax", "activation") in rows
 
 
+def test_logits_for_a_module_that_computes_the_loss_are_no_input(tmp_path: Path) -> None:
+    def program() -> None:
+        model, loss = nn.Linear(WIDTH, WORDS), nn.CrossEntropyLoss()
+        for _ in range(3):
+            words = torch.randint(WORDS, (1024,))
+            loss(model(torch.ones(1024, WIDTH)) / 0.7, words).backward()
+            model.zero_grad()
+
+    rank = recorded(tmp_path, program)
+    logits = [row["class"] for row in rank["peak"]["live"] if row["op"] == "aten::div"]
+    assert logits == ["activation"] * len(logits)
+    assert share(rank, "input") < 0.05
+    assert share(rank, "unknown") < 0.01
+
+
+def test_programs_without_modules_have_temporary_tensors(tmp_path: Path) -> None:
+    def program() -> None:
+        weights = torch.randn(256, 256, requires_grad=True)
+        for _ in range(3):
+            # The product is gone before the backward pass.
+            (torch.ones(4096, 256) @ weights).mean().backward()  # type: ignore[no-untyped-call]
+            weights.grad = None
+
+    rank = recorded(tmp_path, program)
+    assert [row["class"] for row in rank["peak"]["live"] if row["op"] == "aten::mm"][:1] == ["temporary"]
+
+
+def test_gradients_of_a_closure(tmp_path: Path) -> None:
+    def program() -> None:
+        weights = torch.randn(512, 512, requires_grad=True)
+        optimizer = torch.optim.LBFGS([weights], max_iter=2)
+
+        def closure() -> float:
+            optimizer.zero_grad()
+            loss = weights.square().mean()
+            loss.backward()  # type: ignore[no-untyped-call]
+            return float(loss.detach())
+
+        for _ in range(3):
+            optimizer.step(closure)  # type: ignore[no-untyped-call]
+
+    rank = recorded(tmp_path, program)
+    made = [row["class"] for row in rank["peak"]["live"] if row["shape"] == [512, 512]]
+    assert {"parameter", "gradient"} <= set(made)
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +159,7 @@ def test_parameters_of_an_optimizer_without_a_model(tmp_path: Path) -> None:
         weights = torch.randn(512, 512, requires_grad=True)
         optimizer = torch.optim.Adam([weights])
         for _ in range(3):
-            (torch.ones(4, 512) @ weights).square().mean().backward()
+            (torch.ones(4, 512) @ weights).square().mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
 

@@ -646,6 +646,9 @@ impl<'a> View<'a> {
         let mut moment = self.moment(account, peak.map(|peak| peak.at));
         // There may be several readings at that moment; the peak is the highest.
         moment.allocated_per_bank = peak.map(|peak| peak.per_bank).or(moment.allocated_per_bank);
+        if moment.explained_per_bank.is_some() && moment.explained_per_bank == moment.allocated_per_bank {
+            moment.unexplained_per_bank = Some(0);
+        }
         // Without steps, the state at an error has no position.
         moment.step = peak.and_then(|peak| peak.position()).filter(|_| !self.rank.has_only_faults());
         if moment.step.is_none() {

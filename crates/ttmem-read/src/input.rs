@@ -123,7 +123,6 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     let for_history = ForHistory { placed: &mut placed, size: None };
     read_into(name, options, for_history, &mut builder)?;
     let mut profile = builder.finish();
-    rotated::restore_peak(&mut profile, Path::new(name), &options.within);
     // The profile of a report is placed already.
     let is_new = placed.is_some() || profile.ranks.iter().any(|rank| !rank.history.is_empty());
     history::place(&mut profile);
@@ -132,6 +131,7 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     }
     if profile.source.format == Source::RECORDING {
         classes::complete(&mut profile);
+        rotated::restore_peak(&mut profile, Path::new(name), &options.within);
     } else if is_new && profile.source.format == TorchSnapshot.name() {
         classes::classify(&mut profile);
     }

@@ -286,7 +286,9 @@ class Modules:
     def _inputs(self, args: object, depth: int = 0) -> None:
         """Classifies a model's arguments that have no class yet as inputs."""
         if isinstance(args, torch.Tensor):
-            self._mode.classify(args, "input", None, args.requires_grad, only_unknown=True)
+            # Not what is computed with gradients, such as the logits for a module that computes a loss.
+            if args.grad_fn is None:
+                self._mode.classify(args, "input", None, args.requires_grad, only_unknown=True)
         elif depth < MAX_DEPTH and isinstance(args, (list, tuple)):
             for arg in args[:MAX_ITEMS]:
                 self._inputs(arg, depth + 1)

@@ -102,9 +102,10 @@ class Training:
                 return
             self._inner.pop(id(optimizer), None)
             self._modules.gradients_by_hand()
+            self._mode.begin(f"{type(optimizer).__name__}.step", "optimizer", id(optimizer))
             if self._mode.has_details:
                 self._own_parameters(optimizer)
-            self._mode.begin(f"{type(optimizer).__name__}.step", "optimizer", id(optimizer))
+                self._own_gradients(optimizer)
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)
 
@@ -117,6 +118,9 @@ class Training:
                 self._inner[id(optimizer)] -= 1
                 return
             self._mode.end_tagged(id(optimizer))
+            if self._mode.is_on and self._mode.has_details:
+                # A closure has computed gradients in the step.
+                self._own_gradients(optimizer)
             states = [id(state) for state in list(optimizer.state.values())]
             if self._mode.is_on and self._seen.get(optimizer) != states:
                 self._seen[optimizer] = states
@@ -125,21 +129,24 @@ class Training:
             self._mode.failed(error)
 
     def _own_parameters(self, optimizer: Optimizer) -> None:
-        """Classifies parameters that are not part of a model, and their gradients."""
+        """Classifies parameters that are not part of a model."""
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         ids = [id(parameter) for parameter in parameters]
-        known, own = self._own.get(optimizer, ([], []))
+        known, _ = self._own.get(optimizer, ([], []))
         if known != ids:
             in_models = self._modules.parameters()
-            own = [weakref.ref(parameter) for parameter in parameters if id(parameter) not in in_models]
-            self._own[optimizer] = ids, own
+            own = [parameter for parameter in parameters if id(parameter) not in in_models]
+            self._own[optimizer] = ids, [weakref.ref(parameter) for parameter in own]
+            for parameter in own:
+                self._mode.classify(parameter, "parameter", None, parameter.requires_grad)
+
+    def _own_gradients(self, optimizer: Optimizer) -> None:
+        """Classifies the gradients of parameters that are not part of a model."""
+        _, own = self._own.get(optimizer, ([], []))
         for reference in own:
             parameter = reference()
-            if parameter is None or not parameter.is_leaf:
-                continue
-            if known != ids:
-                self._mode.classify(parameter, "parameter", None, parameter.requires_grad)
-            if parameter.grad is not None:
+            # PyTorch warns when the gradient of a tensor is read that is not a leaf.
+            if parameter is not None and parameter.is_leaf and parameter.grad is not None:
                 self._mode.classify(parameter.grad, "gradient", None)
 
     def _states(self, optimizer: Optimizer) -> None:

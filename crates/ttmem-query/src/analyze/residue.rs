@@ -45,8 +45,12 @@ pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<C
         return found;
     }
     let Some(mut sums) = account.explained_cursor(Moment::START) else { return found };
+    // In the thinned part of a recording, the tensors are known only at some moments.
+    let thinned = rank.thinned.filter(|_| rank.tensors.pool.contains(&account.id));
+    let known = Moment::early(thinned.map_or(0, |thinned| thinned.until));
     let mut before: Option<(Moment, i64)> = None;
-    for (at, allocated) in account.readings().take_while(|(at, _)| *at <= until) {
+    let readings = account.readings().skip_while(|(at, _)| *at < known);
+    for (at, allocated) in readings.take_while(|(at, _)| *at <= until) {
         let explained = sums.value_at(at).unwrap_or(0);
         let unexplained = difference(allocated, explained);
         let (since, level) = before.unwrap_or((Moment::START, 0));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-use ttmem_model::{Class, Profile, Rank, ScopeKind, StrId, TensorId, TypeId};
+use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{CallId, Class, LaneId, Profile, Rank, ScopeKind, StrId, TensorId, TypeId};
 
 use super::made_by;
 use super::passes::Passes;
@@ -59,17 +59,30 @@ fn made_in(rank: &Rank, tensor: usize) -> Option<(ScopeKind, StrId)> {
     Some((*rank.scopes.kind.get(scope)?, *rank.scopes.name.get(scope)?))
 }
 
-/// What modules allocate in forward passes during a backward pass: `torch.utils.checkpoint` runs them again.
+/// What modules allocate in forward passes during a backward pass: `torch.utils.checkpoint` runs them again. On devices, it
+/// does so in threads of the autograd engine, which run nothing else. Other threads may run models at the same time.
 fn recomputed(rank: &Rank) -> Vec<usize> {
     let passes = Passes::of(rank);
     if !passes.has_backward() {
         return Vec::new();
     }
+    let kind = |call: CallId| rank.scopes.kind.get(rank.calls.scope[call.index()].index()).copied();
+    let forwards =
+        (0..rank.calls.len()).filter_map(CallId::new).filter(|call| kind(*call) == Some(ScopeKind::Forward));
+    let outside = forwards.filter(|call| !passes.is_backward(rank.calls.first[call.index()]));
+    let of_program: FxHashSet<LaneId> = outside.map(|call| rank.calls.lane[call.index()]).collect();
+    let is_part_of_backward = |call: CallId| {
+        let mut outer = std::iter::successors(Some(call), |call| rank.calls.parent[call.index()]);
+        outer.any(|call| kind(call) == Some(ScopeKind::Backward))
+    };
     let is_recomputed = |tensor: &usize| {
         let (tensor, step) = (*tensor, rank.tensors.step[*tensor]);
         is_transient(rank.tensors.class[tensor])
             && step.is_some_and(|step| passes.is_backward(step.get()))
             && made_in(rank, tensor).is_some_and(|(kind, _)| kind == ScopeKind::Forward)
+            && step.and_then(|step| rank.within.get(step.get()).flatten()).is_some_and(|call| {
+                !of_program.contains(&rank.calls.lane[call.index()]) || is_part_of_backward(call)
+            })
     };
     (0..rank.tensors.len()).filter(is_recomputed).collect()
 }

@@ -65,6 +65,16 @@ impl Passes {
         pass.zip(freed_at(rank, tensor)).is_some_and(|(pass, freed)| freed < pass.end)
     }
 
+    /// Whether an allocation is there after the second backward pass that follows it.
+    fn outlives_an_iteration(&self, made: Position, freed: Option<Position>) -> bool {
+        let following = self.outer_backward.partition_point(|pass| pass.first <= made);
+        let second = self.outer_backward.get(following + 1);
+        second.is_some_and(|second| match freed {
+            Some(freed) => freed >= second.end,
+            None => self.outer_backward.len() > following + 2,
+        })
+    }
+
     /// Whether there are backward passes.
     pub fn has_backward(&self) -> bool {
         !self.backward.is_empty()
@@ -81,7 +91,7 @@ impl Passes {
     }
 
     /// The class of an allocation outside all modules: an activation if autograd keeps it for the next backward pass, or
-    /// if it is computed from a model's output, right before that pass; temporary if it is gone before the next pass of any
+    /// if it is computed from a model's output, right before that pass, and does not outlive the pass after; temporary if it is gone before the next pass of any
     /// kind; otherwise unknown.
     pub fn class(&self, rank: &Rank, tensor: usize) -> Class {
         let Some(made) = rank.tensors.step[tensor].map(StepNumber::get) else { return Class::Unknown };
@@ -96,14 +106,16 @@ impl Passes {
         let follows_one = self.forward.first().is_some_and(|pass| pass.end <= made);
         let soonest = forward.into_iter().chain(backward).map(|pass| pass.first).min();
         // A variable of the program may hold it longer than autograd: logits, for example, until the next iteration.
-        let is_of_loss =
-            backward.is_some_and(|pass| forward.is_none_or(|following| pass.first < following.first));
+        let is_of_loss = backward
+            .is_some_and(|pass| forward.is_none_or(|following| pass.first < following.first))
+            && !self.outlives_an_iteration(made, freed);
         if is_of_loss && follows_one && freed.is_none_or(|freed| soonest.is_some_and(|first| freed >= first))
         {
             return Class::Activation;
         }
         // After the last pass, nothing is known about what follows.
         let is_short = soonest.zip(freed).is_some_and(|(first, freed)| freed < first);
-        if follows_one && is_short { Class::Temporary } else { Class::Unknown }
+        let follows_backward = self.outer_backward.first().is_some_and(|pass| pass.end <= made);
+        if (follows_one || follows_backward) && is_short { Class::Temporary } else { Class::Unknown }
     }
 }

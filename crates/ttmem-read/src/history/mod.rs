@@ -22,5 +22,5 @@ pub mod snapshot;
 
 pub(crate) use eager::{Expected, PlacedAlone, PlacingAlone, place_alone};
 pub use place::place;
-pub use restored::{lacks_peak, restore_peak};
+pub use restored::{Shared, lacks_peak, restore_peak};
 pub use ttmem_model::rules::allocator::{Block, Contents};

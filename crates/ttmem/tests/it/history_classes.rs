@@ -39,17 +39,18 @@ impl Program {
     /// Runs a pass of the program.
     fn pass<T>(&mut self, kind: ScopeKind, inside: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.open;
-        let call = self.enter(kind);
+        let call = self.enter(kind, self.lane, outer);
         let result = inside(self);
         self.leave(call);
         self.open = outer;
         result
     }
 
-    /// Begins a pass. One that begins inside it in another thread, as of the autograd engine, is no part of it.
-    fn enter(&mut self, kind: ScopeKind) -> CallRef {
-        let scope = self.recorder.scope(None, "pass", kind);
-        let call = self.recorder.enter(scope, self.lane, None, None).unwrap();
+    /// Begins a pass in a thread.
+    fn enter(&mut self, kind: ScopeKind, lane: LaneId, outer: Option<CallRef>) -> CallRef {
+        let outer_scope = self.recorder.scope_of(outer);
+        let scope = self.recorder.scope(outer_scope, "pass", kind);
+        let call = self.recorder.enter(scope, lane, outer, None).unwrap();
         self.open = Some(call);
         call
     }
@@ -206,17 +207,63 @@ fn recomputation_with_a_backward_pass_for_each_block_is_recomputation() {
     // `torch.utils.checkpoint` with `use_reentrant=True`.
     let found = named(|program| {
         let kept = program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
-        let backward = program.enter(ScopeKind::Backward);
+        let backward = program.enter(ScopeKind::Backward, program.lane, None);
+        // The engine's thread does not know what it is part of.
+        let (main, engine) = (program.lane, program.recorder.lane("engine"));
+        (program.lane, program.open) = (engine, None);
         for _ in 0..2 {
             let again =
                 program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
             program.pass(ScopeKind::Backward, |program| program.free(again));
         }
+        program.lane = main;
         program.free(kept);
         program.leave(backward);
     });
     let again = (Class::Activation, Some("recomputed activation".to_owned()));
     assert_eq!(found, [(Class::Activation, None), again.clone(), again]);
+}
+
+#[test]
+fn a_model_in_another_thread_is_not_recomputed() {
+    let found = named(|program| {
+        let other = program.recorder.lane("server");
+        let serve = |program: &mut Program| {
+            let lane = std::mem::replace(&mut program.lane, other);
+            let outer = program.open.take();
+            program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
+            (program.lane, program.open) = (lane, outer);
+        };
+        serve(program);
+        program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
+        program.pass(ScopeKind::Backward, serve);
+    });
+    assert_eq!(found, [(Class::Activation, None), (Class::Activation, None), (Class::Activation, None)]);
+}
+
+#[test]
+fn what_outlives_an_iteration_is_no_activation_of_a_loss() {
+    let found = classes(|program| {
+        let mut logits = None;
+        for iteration in 0..4 {
+            program.pass(ScopeKind::Forward, |program| program.allocate(&[CALLS_MODULE, USERS], 512));
+            let next = program.allocate(&[USERS], 1024);
+            if let Some(before) = logits.replace(next) {
+                program.free(before);
+            }
+            if iteration == 0 {
+                // A copy of weights.
+                program.allocate(&[USERS], 2048);
+            }
+            program.pass(ScopeKind::Backward, |program| {
+                let gradient = program.allocate(&[], 512);
+                program.free(gradient);
+            });
+        }
+    });
+    let (kept, gradient) = (Class::Activation, Class::Temporary);
+    let usual = [kept, kept, gradient];
+    assert_eq!(found, [&[kept, kept, Class::Unknown, gradient][..], &usual, &usual, &usual].concat());
 }
 
 const CONVOLVES: [(&str, &str); 3] =

@@ -50,6 +50,8 @@ struct Program {
     rows: Vec<(HistoryRow, Option<u64>)>,
     there: Vec<(u64, u64)>,
     next: u64,
+    /// The sum of those that are there, and its maximum.
+    level: (u64, u64),
     number: u64,
     /// Whether modules and stacks are recorded.
     is_full: bool,
@@ -76,6 +78,7 @@ impl Program {
             rows: Vec::new(),
             there: Vec::new(),
             next: 0,
+            level: (0, 0),
             number: 0,
             is_full: true,
             peak_before: None,
@@ -144,7 +147,10 @@ impl Program {
         let (op, time) = (self.op(), self.recorder.now());
         let call = within.and_then(|call| self.recorder.call_number(call));
         let (block, during) = (Bytes::known(bytes), During::ByTime);
-        let op = if action == HistoryAction::Allocated { op } else { OpId::new(0).unwrap() };
+        let is_new = action == HistoryAction::Allocated;
+        self.level.0 = if is_new { self.level.0 + bytes } else { self.level.0 - bytes };
+        self.level.1 = self.level.1.max(self.level.0);
+        let op = if is_new { op } else { OpId::new(0).unwrap() };
         let pool = self.pools[usize::try_from(address >> 20).unwrap() % self.pools.len()];
         let row = HistoryRow { pool, action, address, bytes, block, op, during, time };
         self.rows.push((row, call));
@@ -376,9 +382,19 @@ fn repeated(
     const ROWS: usize = 333;
     let mut program = Program::with_limit(path, limit, 1);
     program.recorder.allocator_rules(program.pools[0], AllocatorRules::default());
+    program.recorder.readings_are_steps();
+    let mut highest = 0;
     for (number, more) in sizes.iter().enumerate() {
         program.is_full = limit.is_none() || number < 3;
         program.iteration(iteration, *more);
+        if program.level.1 > highest {
+            highest = program.level.1;
+            program.recorder.highest(program.pools[0], highest);
+        }
+        if number % 50 == 0 {
+            let reading = Reading { allocated: Some(program.level.0), ..Reading::default() };
+            program.recorder.reading(program.pools[0], reading);
+        }
         while program.rows.len() >= ROWS {
             let rest = program.rows.split_off(ROWS);
             program.recorder.history_rows(std::mem::replace(&mut program.rows, rest));
@@ -395,6 +411,7 @@ fn at_peak(profile: &Profile) -> (serde_json::Value, Vec<serde_json::Value>) {
     let summary = summary(std::slice::from_ref(profile), &Request::default()).unwrap();
     let found = serde_json::to_value(summary).unwrap();
     let peak = &found["ranks"][0]["peak"];
+    assert_eq!((&peak["unexplained_per_bank"], &peak["residue"]), (&0.into(), &serde_json::json!([])));
     let row = |row: &serde_json::Value| {
         ["per_bank", "op", "loc", "made_in", "class"].iter().map(|key| row[key].clone()).collect()
     };
@@ -421,7 +438,9 @@ fn the_peak_of_an_earlier_file_has_details() {
         "{notes:?}"
     );
     let of_peak = read::open(path.with_extension("peak.ttmem").to_str().unwrap()).unwrap();
-    assert_eq!((level, live), at_peak(&of_peak));
+    assert_eq!((level.clone(), live.clone()), at_peak(&of_peak));
+    // They are also part of the newest file's profile.
+    assert_eq!((level, live), at_peak(&some));
 }
 
 /// Such an iteration is too long to be taken along, and does not end before a file is full.

@@ -124,9 +124,10 @@ impl Contents {
         }
     }
 
-    /// The size of the block at an address, which may be waiting for a stream.
-    pub fn size_at(&self, address: u64) -> Option<u64> {
-        self.blocks.get(&address).map(|block| block.block.unwrap_or(block.bytes))
+    /// The size of the block at an address; 0 if it was freed and only waits for a stream.
+    pub fn allocated_at(&self, address: u64) -> u64 {
+        let block = self.blocks.get(&address).filter(|block| !block.is_waiting);
+        block.map_or(0, |block| block.block.unwrap_or(block.bytes))
     }
 
     /// The blocks, by address.

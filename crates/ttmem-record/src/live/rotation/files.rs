@@ -199,7 +199,7 @@ impl Files {
         let mut notes = vec![format!(
             "the recording has reached its limit; for the first {}, only totals, peaks, named snapshots and live \
              allocations are kept, not every step",
-            duration(kept.time)
+            duration(kept.until())
         )];
         if let Some(peak) = kept.highest_use(self.since).filter(|_| self.peak_is_kept) {
             notes.push(format!(

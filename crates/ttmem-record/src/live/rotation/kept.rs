@@ -55,14 +55,13 @@ impl AllocatorMemory {
             self.highest = known.or(Some(*row));
             return;
         }
-        let size = |contents: &Contents| contents.size_at(row.address).unwrap_or(0);
-        let before = size(&self.contents);
+        let before = self.contents.allocated_at(row.address);
         self.contents.apply(row);
         self.until = row.time;
         self.level = if row.action == HistoryAction::Forgotten {
             0
         } else {
-            self.level.saturating_sub(before).saturating_add(size(&self.contents))
+            self.level.saturating_sub(before).saturating_add(self.contents.allocated_at(row.address))
         };
         if self.peak.is_none_or(|(bytes, _)| self.level > bytes) {
             self.peak = Some((self.level, row.time));
@@ -286,7 +285,7 @@ impl Kept {
         Ok(())
     }
 
-    /// The highest use of all pools whose allocations are recorded. The current file begins after that many steps.
+    /// The highest use of all pools whose allocations are recorded. The current file begins after `since` steps.
     pub fn highest_use(&self, since: u64) -> Option<HighestUse<'_>> {
         let of_pool = |index: usize, pool: &KeptPool| {
             let of_history = PoolId::new(index).and_then(|id| self.allocators.get(&id));
@@ -300,6 +299,11 @@ impl Kept {
             Some(HighestUse { pool: &pool.text, bytes, time, is_new })
         });
         uses.reduce(|most, next| if next.bytes > most.bytes { next } else { most })
+    }
+
+    /// The time until which everything was recorded: that of the last record or row.
+    pub fn until(&self) -> Nanoseconds {
+        self.allocators.values().map(|memory| memory.until).fold(self.time, Nanoseconds::max)
     }
 
     /// Notes that another file begins.
