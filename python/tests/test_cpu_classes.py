@@ -10,23 +10,12 @@ import torch.nn.functional as f
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-import ttmem
+from test_advice import ranked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 WORDS, WIDTH = 2000, 64
-
-
-def recorded(folder: Path, program: Callable[[], object]) -> dict[str, Any]:
-    """Returns the summary of a program's recording."""
-    tracker = ttmem.initialize_memory_tracker(folder, interval=60.0)
-    program()
-    ttmem.stop_memory_tracker()
-    assert tracker.recording is not None
-    rank: dict[str, Any] = ttmem.open(tracker.recording).summary()["ranks"][0]
-    return rank
 
 
 def share(rank: dict[str, Any], kind: str) -> float:
@@ -52,7 +41,7 @@ def test_a_loss_outside_the_model_is_an_activation(tmp_path: Path) -> None:
             optimizer.step()
             optimizer.zero_grad()
 
-    rank = recorded(tmp_path, program)
+    rank = ranked(tmp_path, program)
     assert share(rank, "unknown") < 0.01
     rows = [(row["op"], row["class"]) for row in rank["peak"]["live"] if row["shape"] == [1024, WORDS]]
     assert ("aten::_to_copy", "activation") in rows
@@ -67,7 +56,7 @@ def test_logits_for_a_module_that_computes_the_loss_are_no_input(tmp_path: Path)
             loss(model(torch.ones(1024, WIDTH)) / 0.7, words).backward()
             model.zero_grad()
 
-    rank = recorded(tmp_path, program)
+    rank = ranked(tmp_path, program)
     logits = [row["class"] for row in rank["peak"]["live"] if row["op"] == "aten::div"]
     assert logits == ["activation"] * len(logits)
     assert share(rank, "input") < 0.05
@@ -82,7 +71,7 @@ def test_programs_without_modules_have_temporary_tensors(tmp_path: Path) -> None
             (torch.ones(4096, 256) @ weights).mean().backward()  # type: ignore[no-untyped-call]
             weights.grad = None
 
-    rank = recorded(tmp_path, program)
+    rank = ranked(tmp_path, program)
     assert [row["class"] for row in rank["peak"]["live"] if row["op"] == "aten::mm"][:1] == ["temporary"]
 
 
@@ -100,7 +89,7 @@ def test_gradients_of_a_closure(tmp_path: Path) -> None:
         for _ in range(3):
             optimizer.step(closure)  # type: ignore[no-untyped-call]
 
-    rank = recorded(tmp_path, program)
+    rank = ranked(tmp_path, program)
     made = [row["class"] for row in rank["peak"]["live"] if row["shape"] == [512, 512]]
     assert {"parameter", "gradient"} <= set(made)
 
@@ -137,7 +126,7 @@ def test_recomputed_activations_have_their_name(is_reentrant: bool, tmp_path: Pa
             model(torch.ones(2048, WIDTH)).square().mean().backward()
             model.zero_grad()
 
-    rank = recorded(tmp_path, program)
+    rank = ranked(tmp_path, program)
     assert share(rank, "unknown") < 0.01
     assert "recomputed activation" in names(rank)
 
@@ -147,7 +136,7 @@ def test_a_model_that_is_converted_before_its_first_call(tmp_path: Path) -> None
         model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(4)]).double()
         model(torch.ones(1, 256, dtype=torch.double))
 
-    rank = recorded(tmp_path, program)
+    rank = ranked(tmp_path, program)
     # The peak is in the conversion.
     assert rank["pools"]["cpu"]["peak_total"] >= 4 * 256 * 256 * 8 + 256 * 256 * 4
     assert share(rank, "parameter") > 0.99
@@ -163,7 +152,7 @@ def test_parameters_of_an_optimizer_without_a_model(tmp_path: Path) -> None:
             optimizer.step()
             optimizer.zero_grad()
 
-    rank = recorded(tmp_path, program)
+    rank = ranked(tmp_path, program)
     by_class = rank["peaks"]["cpu"]["by_class_per_bank"]
     one = 512 * 512 * 4
     assert {kind: by_class[kind] // one for kind in ("parameter", "gradient", "optimizer")} == {

@@ -67,6 +67,13 @@ def test_weights_and_cache_are_what_was_expected(tracker: ttmem.MemoryTracker) -
     assert rows["parameter"]["how"] == f"{params} parameters of bfloat16"
 
 
+def test_a_conversion_between_two_calls_does_not_count_twice(tracker: ttmem.MemoryTracker) -> None:
+    torch.nn.Softmax(-1)(torch.ones(3))
+    params = served(tracker)
+    tracker.expect(params=params, dtype=torch.bfloat16)
+    assert expected(stopped(tracker))["parameter"]["difference_bytes"] == 0
+
+
 def test_a_difference_has_a_sign(tracker: ttmem.MemoryTracker) -> None:
     params = served(tracker)
     tracker.expect(params=params, dtype="float32", kv_cache=CACHE_BYTES // 2)

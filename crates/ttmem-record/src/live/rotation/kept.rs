@@ -525,3 +525,24 @@ impl KeptPool {
         value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_model::{Bytes, During};
+
+    #[test]
+    fn blocks_that_wait_for_a_stream_are_not_in_use() {
+        let mut memory = AllocatorMemory::default();
+        let mut apply = |action, address, time| {
+            let (pool, op) = (PoolId::new(0).unwrap(), OpId::new(0).unwrap());
+            let (bytes, block, during) = (20, Bytes::known(20), During::ByTime);
+            memory.apply(&HistoryRow { pool, action, address, bytes, block, op, during, time });
+        };
+        apply(HistoryAction::Allocated, 0, 1);
+        apply(HistoryAction::FreeRequested, 0, 2);
+        apply(HistoryAction::Allocated, 1 << 20, 3);
+        apply(HistoryAction::FreeCompleted, 0, 4);
+        assert_eq!((memory.level, memory.peak), (20, Some((20, 1))));
+    }
+}
